@@ -1,0 +1,1 @@
+"""Defines and trains the encoder-decoder Transformer (PyTorch)."""

@@ -1,0 +1,110 @@
+"""Multi-head attention, split so that every caller keeps its keys and values where it likes.
+
+The modules own the projections; *what* is attended to is a callable handed in by the caller
+(teacher forcing, a cache, or an ONNX operator). So one definition serves training, reference
+decoding and export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+Attend = Callable[[Tensor], Tensor]
+"""Maps projected queries (or packed queries, keys and values) [N, T, ...] to a context [N, T, E]."""
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """Reshape [N, T, H*D] to [N, H, T, D]."""
+    n, length, width = x.shape
+    return x.view(n, length, heads, width // heads).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Reshape [N, H, T, D] to [N, T, H*D]."""
+    n, heads, length, dim = x.shape
+    return x.transpose(1, 2).reshape(n, length, heads * dim)
+
+
+def padding_mask(lengths: Tensor, capacity: int) -> Tensor:
+    """Build the mask of valid key positions.
+
+    Args:
+        lengths: int64 [N], valid positions of each row.
+        capacity: S, positions of the padded tensor.
+
+    Returns:
+        bool [N, 1, 1, S], true where attention may look.
+    """
+    positions = torch.arange(capacity, device=lengths.device)
+    return (positions[None, :] < lengths[:, None])[:, None, None, :]
+
+
+class SelfAttention(nn.Module):
+    """Projections of self-attention: one packed product for queries, keys and values."""
+
+    def __init__(self, d_model: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """Project x [N, T, E], let ``attend`` turn packed [N, T, 3*E] into a context, project it back."""
+        return self.output(attend(self.qkv(x)))
+
+    def split(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Unpack [N, T, 3*E] into queries, keys and values, each [N, H, T, D]."""
+        query, key, value = packed.chunk(3, dim=-1)
+        return split_heads(query, self.heads), split_heads(key, self.heads), split_heads(value, self.heads)
+
+    def over_sequence(self, mask: Tensor | None = None, *, causal: bool = False) -> Attend:
+        """Attend over the sequence itself: padding mask (bool, broadcast to [N, H, T, T]) or causal."""
+
+        def attend(packed: Tensor) -> Tensor:
+            query, key, value = self.split(packed)
+            dropout = self.dropout if self.training else 0.0
+            return merge_heads(
+                scaled_dot_product_attention(
+                    query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal
+                )
+            )
+
+        return attend
+
+
+class CrossAttention(nn.Module):
+    """Projections of attention from the decoder to the encoder's output."""
+
+    def __init__(self, d_model: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """Project x [N, T, E] to queries, let ``attend`` look at the source, project the context back."""
+        return self.output(attend(self.query(x)))
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute keys and values [N, H, S, D] of the encoder output [N, S, E]; done once a sentence."""
+        key, value = self.key_value(memory).chunk(2, dim=-1)
+        return split_heads(key, self.heads), split_heads(value, self.heads)
+
+    def over_memory(self, key: Tensor, value: Tensor, mask: Tensor) -> Attend:
+        """Attend to keys and values [N, H, S, D] where mask (bool [N, 1, 1, S]) is true."""
+
+        def attend(projected: Tensor) -> Tensor:
+            query = split_heads(projected, self.heads)
+            dropout = self.dropout if self.training else 0.0
+            return merge_heads(
+                scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+            )
+
+        return attend

@@ -1,0 +1,71 @@
+"""What a Transformer is made of: one frozen description for training, reference decoding and export."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Activation = Literal["relu", "gelu", "silu"]
+Norm = Literal["pre", "post"]
+Positions = Literal["sinusoidal_interleaved", "sinusoidal_halves", "learned"]
+
+
+class TransformerConfig(BaseModel):
+    """Architecture of an encoder-decoder Transformer (Vaswani et al., 2017, and its common variants)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source_vocab_size: int = Field(gt=3, description="rows of the source embedding")
+    target_vocab_size: int = Field(
+        gt=3, description="rows of the target embedding and of the output projection"
+    )
+    d_model: int = Field(default=256, gt=0, description="width E of every hidden state")
+    encoder_layers: int = Field(default=6, gt=0)
+    decoder_layers: int = Field(default=2, gt=0)
+    encoder_heads: int = Field(default=4, gt=0)
+    decoder_heads: int = Field(default=4, gt=0)
+    encoder_ffn_dim: int = Field(default=1024, gt=0)
+    decoder_ffn_dim: int = Field(default=1024, gt=0)
+    norm: Norm = Field(
+        default="pre", description="LayerNorm before (Xiong et al., 2020) or after each sub-layer"
+    )
+    activation: Activation = Field(default="relu", description="silu is the swish of MarianMT")
+    positions: Positions = "sinusoidal_interleaved"
+    position_offset: int = Field(default=0, ge=0, description="added to every position; 2 in BART and M2M100")
+    max_positions: int = Field(default=512, gt=0, description="longest source or target, in tokens")
+    scale_embeddings: bool = Field(default=True, description="multiply embeddings by sqrt(d_model)")
+    share_source_target_embeddings: bool = Field(default=True, description="one table for both sides")
+    tie_output: bool = Field(
+        default=True, description="output projection = target embedding (Press and Wolf, 2017)"
+    )
+    embedding_norm: bool = Field(default=False, description="LayerNorm after embeddings, as in BART")
+    final_norm: bool = Field(default=True, description="LayerNorm after the last layer; usual with pre-norm")
+    output_bias: bool = Field(default=False, description="final_logits_bias of Marian")
+    layer_norm_eps: float = Field(default=1e-5, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="on embeddings and sub-layer outputs")
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="on attention weights")
+    activation_dropout: float = Field(default=0.0, ge=0, lt=1, description="inside the feed-forward layer")
+    pad_id: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for side in ("encoder", "decoder"):
+            heads = getattr(self, f"{side}_heads")
+            if self.d_model % heads:
+                raise ValueError(f"d_model {self.d_model} is not a multiple of {side}_heads {heads}")
+        if self.share_source_target_embeddings and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                "share_source_target_embeddings needs one vocabulary: "
+                f"source has {self.source_vocab_size} entries, target {self.target_vocab_size}"
+            )
+        if self.positions != "learned" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
+        if not self.pad_id < min(self.source_vocab_size, self.target_vocab_size):
+            raise ValueError(f"pad_id {self.pad_id} is outside the vocabulary")
+        return self
+
+    @property
+    def decoder_head_dim(self) -> int:
+        """Size D of one decoder head."""
+        return self.d_model // self.decoder_heads

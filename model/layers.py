@@ -1,0 +1,85 @@
+"""Encoder and decoder layers, with the norm before or after each sub-layer."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .attention import Attend, CrossAttention, SelfAttention
+from .config import TransformerConfig
+from .dropout import Dropout
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
+
+
+class FeedForward(nn.Module):
+    """Two products with a non-linearity between them: E -> F -> E."""
+
+    def __init__(self, config: TransformerConfig, ffn_dim: int) -> None:
+        super().__init__()
+        self.expand = nn.Linear(config.d_model, ffn_dim)
+        self.activation = _ACTIVATIONS[config.activation]()
+        self.dropout = Dropout(config.activation_dropout)
+        self.contract = nn.Linear(ffn_dim, config.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [N, T, E] to [N, T, E]."""
+        return self.contract(self.dropout(self.activation(self.expand(x))))
+
+
+class Residual(nn.Module):
+    """Norm, dropout and residual around a sub-layer, in the order that the configuration asks for."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.dropout = Dropout(config.dropout)
+        self.pre = config.norm == "pre"
+
+    def before(self, x: Tensor) -> Tensor:
+        """Return what the sub-layer reads: norm(x) in pre-norm, x itself in post-norm."""
+        return self.norm(x) if self.pre else x
+
+    def after(self, x: Tensor, y: Tensor) -> Tensor:
+        """Join x with the sub-layer's result y, both [N, T, E]."""
+        joined = x + self.dropout(y)
+        return joined if self.pre else self.norm(joined)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config.d_model, config.encoder_heads, config.attention_dropout)
+        self.feed_forward = FeedForward(config, config.encoder_ffn_dim)
+        self.self_residual = Residual(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """Map x [N, S, E] to [N, S, E]; ``attend`` is the self-attention over the source."""
+        r = self.self_residual
+        x = r.after(x, self.self_attention(r.before(x), attend))
+        r = self.feed_forward_residual
+        return r.after(x, self.feed_forward(r.before(x)))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the source, feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config.d_model, config.decoder_heads, config.attention_dropout)
+        self.cross_attention = CrossAttention(config.d_model, config.decoder_heads, config.attention_dropout)
+        self.feed_forward = FeedForward(config, config.decoder_ffn_dim)
+        self.self_residual = Residual(config)
+        self.cross_residual = Residual(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(self, x: Tensor, attend_self: Attend, attend_cross: Attend) -> Tensor:
+        """Map x [N, T, E] to [N, T, E]; the callables say where keys and values come from."""
+        r = self.self_residual
+        x = r.after(x, self.self_attention(r.before(x), attend_self))
+        r = self.cross_residual
+        x = r.after(x, self.cross_attention(r.before(x), attend_cross))
+        r = self.feed_forward_residual
+        return r.after(x, self.feed_forward(r.before(x)))

@@ -1,0 +1,126 @@
+"""A training run, described in one TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .schedule import ScheduleName
+
+
+class RecipeError(ValueError):
+    """A recipe cannot be used; the message names the file, the setting and what is wrong."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Corpus(_Section):
+    """Where the text is; paths are relative to the recipe's folder. Several files a side are joined."""
+
+    source_language: str = Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")
+    target_language: str = Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")
+    train_source: list[Path]
+    train_target: list[Path]
+    dev_source: list[Path]
+    dev_target: list[Path]
+    max_tokens: int = Field(default=128, gt=1, description="longer training pairs are left out")
+    attribution: str = Field(default="", description="goes into the bundle's model card and NOTICE")
+
+
+class Vocabulary(_Section):
+    """How text becomes pieces."""
+
+    kind: Literal["unigram", "bpe"] = "unigram"
+    joint: bool = True
+    size: int = Field(default=8000, gt=260, description="entries, of each side if not joint")
+    character_coverage: float = Field(default=0.9995, gt=0.9, le=1)
+
+
+class Model(_Section):
+    """Fields of TransformerConfig; vocabulary sizes are filled in."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Augment(_Section):
+    """Copying taught by swapped names and numbers (model/augment.py)."""
+
+    copy_share: float = Field(
+        default=0.0, ge=0, le=1, description="of the pairs with a shared name, each epoch"
+    )
+    number_share: float = Field(default=0.0, ge=0, le=1, description="of the pairs with a number, each epoch")
+    number_words: dict[str, str] = Field(default_factory=dict)
+
+
+class Training(_Section):
+    """Optimisation and bookkeeping."""
+
+    seed: int = 1
+    max_updates: int = Field(gt=0)
+    max_epochs: int = Field(default=10_000, gt=0)
+    batch_tokens: int = Field(default=4096, gt=0, description="per batch and side, padding included")
+    accumulate: int = Field(default=1, gt=0, description="batches per update")
+    optimizer: Literal["adam", "adamw", "sgd", "adagrad"] = "adam"
+    learning_rate: float = Field(gt=0, description="peak")
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-9
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="sgd only")
+    weight_decay: float = Field(default=0.0, ge=0)
+    schedule: ScheduleName = "inverse_square_root"
+    warmup_updates: int = Field(default=4000, ge=0)
+    cooldown_updates: int = Field(default=0, ge=0)
+    clip_norm: float = Field(default=1.0, ge=0, description="0 for none")
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves it to torch")
+    validate_every: int = Field(default=1000, gt=0, description="updates between validations and checkpoints")
+    validate_sentences: int = Field(default=0, ge=0, description="decoded for BLEU; 0 for the whole dev set")
+    patience: int = Field(
+        default=0, ge=0, description="validations without a better one; 0 never stops early"
+    )
+    stop_metric: Literal["loss", "bleu", "chrf"] = "bleu"
+    keep_checkpoints: int = Field(default=5, gt=0)
+    average_checkpoints: int = Field(default=5, ge=0, description="averaged at the end; 0 for none")
+
+
+class Recipe(_Section):
+    """Everything `dragoman train` needs."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    corpus: Corpus
+    vocabulary: Vocabulary = Vocabulary()
+    model: Model = Model()
+    augment: Augment = Augment()
+    training: Training
+
+    def relative_to(self, folder: Path) -> Recipe:
+        """Resolve the corpus paths against the folder of the recipe."""
+        sides = ("train_source", "train_target", "dev_source", "dev_target")
+        paths = {side: [folder / path for path in getattr(self.corpus, side)] for side in sides}
+        return self.model_copy(update={"corpus": self.corpus.model_copy(update=paths)})
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a recipe; corpus paths come back resolved.
+
+    Raises:
+        RecipeError: missing file, not TOML, or a setting that is unknown or out of range.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: no such recipe") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not TOML: {error}") from None
+    try:
+        return Recipe.model_validate(values).relative_to(path.parent)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecipeError(f"{path}: {where}: {first['msg']}") from None

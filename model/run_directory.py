@@ -1,0 +1,179 @@
+"""The directory of a training run: its vocabulary, its checkpoints, and where it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .checkpoint import (
+    CheckpointConfig,
+    CheckpointError,
+    SpecialTokens,
+    load_model_tensors,
+    model_tensors,
+    read_tensors,
+    write_directory,
+)
+from .corpus import ParallelText
+from .optimizer import optimizer_tensors, restore_optimizer
+from .recipe import Recipe
+from .tokenizer import Tokenizer
+from .transformer import Transformer
+from .vocabulary import train_sentencepiece
+
+_TOKENIZER_FILES = ("source.spm", "target.spm")
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint.
+
+    Attributes:
+        update: updates made.
+        epoch: current epoch, from 0.
+        batches_done: batches of this epoch already used.
+        best: best value so far of the stop metric, higher is better.
+        stale: validations since then.
+        kept: names of the checkpoints on disk, oldest first.
+    """
+
+    update: int = 0
+    epoch: int = 0
+    batches_done: int = 0
+    best: float | None = None
+    stale: int = 0
+    kept: list[str] = field(default_factory=list)
+
+
+class RunDirectory:
+    """Files of one run. Owned by the training thread.
+
+    Layout: ``checkpoint-NNNNNNN/`` (weights and everything needed to go on), ``best/`` and ``average/``
+    (weights), ``source.spm`` and ``target.spm``, ``metrics.jsonl``, ``tensorboard/``.
+    """
+
+    def __init__(self, path: Path, recipe: Recipe, recipe_text: str) -> None:
+        self.path = path
+        self._recipe = recipe
+        self._recipe_text = recipe_text
+        path.mkdir(parents=True, exist_ok=True)
+
+    def tokenizer(self, text: ParallelText, say: Callable[[str], None]) -> Tokenizer:
+        """Load the run's vocabulary, learning it from the corpus first if this is a new run."""
+        vocabulary = self._recipe.vocabulary
+        sides = {"source.spm": text.sources + text.targets if vocabulary.joint else text.sources}
+        if not vocabulary.joint:
+            sides["target.spm"] = text.targets
+        for name, sentences in sides.items():
+            if not (self.path / name).exists():
+                say(f"learning {vocabulary.size:,} pieces from {len(sentences):,} sentences")
+                train_sentencepiece(
+                    sentences,
+                    self.path / name,
+                    vocab_size=vocabulary.size,
+                    kind=vocabulary.kind,
+                    character_coverage=vocabulary.character_coverage,
+                    seed=self._recipe.training.seed,
+                )
+        return Tokenizer.load(
+            self.path / "source.spm", None if vocabulary.joint else self.path / "target.spm"
+        )
+
+    def write_model(
+        self,
+        name: str,
+        model: Transformer,
+        progress: Progress,
+        metrics: Mapping[str, Any],
+        extra: tuple[Mapping[str, Mapping[str, Tensor]], Mapping[str, str]] = ({}, {}),
+    ) -> Path:
+        """Write a checkpoint directory that evaluation and export can use on its own.
+
+        Args:
+            name: its name inside the run.
+            model: the weights.
+            progress: says after how many updates.
+            metrics: validation result, kept in ``config.json``.
+            extra: more tensor files and text files, by name.
+        """
+        corpus = self._recipe.corpus
+        config = CheckpointConfig(
+            name=self._recipe.name,
+            model=model.config,
+            special_tokens=SpecialTokens(),
+            source_language=corpus.source_language,
+            target_language=corpus.target_language,
+            joint_vocabulary=self._recipe.vocabulary.joint,
+            attribution=corpus.attribution,
+            recipe_sha256=hashlib.sha256(self._recipe_text.encode()).hexdigest(),
+            updates=progress.update,
+            metrics=dict(metrics),
+        )
+        tensors, texts = extra
+        own = {"config.json": config.model_dump_json(indent=1) + "\n", "recipe.toml": self._recipe_text}
+        write_directory(
+            self.path / name,
+            {"model.safetensors": model_tensors(model), **tensors},
+            {**own, **texts},
+            copies=[self.path / file for file in _TOKENIZER_FILES if (self.path / file).exists()],
+        )
+        return self.path / name
+
+    def save(
+        self,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        progress: Progress,
+        metrics: Mapping[str, Any],
+    ) -> None:
+        """Write everything needed to go on, then drop the oldest checkpoints."""
+        keep = self._recipe.training.keep_checkpoints
+        name = f"checkpoint-{progress.update:07d}"
+        names = [*(kept for kept in progress.kept if kept != name), name]
+        progress.kept = names[-keep:]
+        state = {f"optimizer.{key}": value for key, value in optimizer_tensors(optimizer).items()}
+        state["rng.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            state["rng.cuda"] = torch.cuda.get_rng_state()
+        standing = json.dumps({"progress": asdict(progress), "scaler": scaler.state_dict()}, indent=1)
+        extra = ({"training.safetensors": state}, {"state.json": standing})
+        self.write_model(name, model, progress, metrics, extra)
+        for old in names[:-keep]:
+            shutil.rmtree(self.path / old, ignore_errors=True)
+
+    def resume(
+        self, model: Transformer, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
+    ) -> Progress:
+        """Put back the newest checkpoint; a new run starts from nothing.
+
+        Raises:
+            CheckpointError: the newest checkpoint is damaged or belongs to another model.
+        """
+        found = sorted(self.path.glob("checkpoint-*"))
+        if not found:
+            return Progress()
+        directory = found[-1]
+        load_model_tensors(model, read_tensors(directory / "model.safetensors"), directory)
+        state = read_tensors(directory / "training.safetensors")
+        prefix = "optimizer."
+        restore_optimizer(optimizer, {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        torch.set_rng_state(state["rng.cpu"])
+        if torch.cuda.is_available() and "rng.cuda" in state:
+            torch.cuda.set_rng_state(state["rng.cuda"])
+        path = directory / "state.json"
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            scaler.load_state_dict(saved["scaler"])
+            known = Progress.__dataclass_fields__
+            return Progress(**{key: value for key, value in saved["progress"].items() if key in known})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: damaged: {error}") from None

@@ -1,0 +1,82 @@
+"""What a run shows and records: a live progress bar, TensorBoard, and one JSON line a measurement."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+_RECORD_EVERY = 20
+
+
+class RunLog:
+    """Owned by the training thread; close it when done."""
+
+    def __init__(self, out: Path, *, update: int, max_updates: int, quiet: bool) -> None:
+        self._quiet = quiet
+        # On resume, TensorBoard drops what an interrupted run wrote after its last checkpoint.
+        self._board = SummaryWriter(str(out / "tensorboard"), purge_step=update + 1)
+        self._lines = (out / "metrics.jsonl").open("a", encoding="utf-8")
+        self._bar: Any = tqdm(
+            total=max_updates,
+            initial=update,
+            unit="update",
+            disable=quiet,
+            dynamic_ncols=True,
+            smoothing=0.05,
+        )
+        self._window_loss = 0.0
+        self._window_tokens = 0
+        self._window_start = time.monotonic()
+
+    def close(self) -> None:
+        """Flush and close everything."""
+        self._bar.close()
+        self._board.close()
+        self._lines.close()
+
+    def say(self, message: str) -> None:
+        """Print a line above the progress bar, on stderr."""
+        if not self._quiet:
+            tqdm.write(message, file=sys.stderr)
+
+    def restart_clock(self) -> None:
+        """Leave the time since the last record out of tokens/s, after a validation."""
+        self._window_start = time.monotonic()
+        self._window_loss, self._window_tokens = 0.0, 0
+
+    def update_done(
+        self, update: int, epoch: int, *, loss: float, tokens: int, lr: float, grad_norm: float
+    ) -> None:
+        """Count an update of ``tokens`` target tokens with ``loss`` a token; record every 20th."""
+        self._window_loss += loss * tokens
+        self._window_tokens += tokens
+        self._bar.update()
+        if update % _RECORD_EVERY:
+            return
+        elapsed = time.monotonic() - self._window_start
+        values = {
+            "loss": self._window_loss / self._window_tokens,
+            "lr": lr,
+            "grad_norm": grad_norm,
+            "tokens_per_second": self._window_tokens / elapsed,
+        }
+        self.record("train", update, epoch, values)
+        self._bar.set_postfix_str(
+            f"epoch {epoch + 1} loss {values['loss']:.3f} lr {lr:.1e} "
+            f"{values['tokens_per_second']:,.0f} tokens/s"
+        )
+        self.restart_clock()
+
+    def record(self, kind: str, update: int, epoch: int, values: dict[str, Any]) -> None:
+        """Write numbers to TensorBoard under ``kind/`` and everything to metrics.jsonl."""
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self._board.add_scalar(f"{kind}/{name}", value, update)
+        self._lines.write(json.dumps({"kind": kind, "update": update, "epoch": epoch, **values}) + "\n")
+        self._lines.flush()

@@ -1,0 +1,213 @@
+"""The encoder-decoder Transformer (Vaswani et al., 2017): one definition for training, decoding and export.
+
+Shapes: N sentences, R rows, S source length, T target length, P cache capacity, H heads, D head size,
+E width, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from .attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask
+from .config import TransformerConfig
+from .dropout import Dropout
+from .layers import DecoderLayer, EncoderLayer
+from .positions import PositionEmbedding
+
+
+@dataclass
+class DecoderCache:
+    """Keys and values of a batch that is decoded step by step; owned by whoever runs the steps.
+
+    Attributes:
+        self_key: one tensor a layer, [R, H, P, D]; positions written so far are valid.
+        self_value: the same for values.
+        cross_key: one tensor a layer, [R, H, S, D], computed once from the encoder's output.
+        cross_value: the same for values.
+        source_mask: bool [R, 1, 1, S], true on real source tokens.
+    """
+
+    self_key: list[Tensor]
+    self_value: list[Tensor]
+    cross_key: list[Tensor]
+    cross_value: list[Tensor]
+    source_mask: Tensor
+
+
+class Embedding(nn.Module):
+    """Token vectors plus position vectors, optionally scaled and normalised."""
+
+    def __init__(self, config: TransformerConfig, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = PositionEmbedding(config)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.norm = (
+            nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+            if config.embedding_norm
+            else nn.Identity()
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Map ids and positions, int64 [N, T] (positions may broadcast), to vectors [N, T, E]."""
+        return self.dropout(self.norm(self.tokens(ids) * self.scale + self.positions(positions)))
+
+
+class Transformer(nn.Module):
+    """Encoder-decoder Transformer."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        source_tokens = nn.Embedding(config.source_vocab_size, config.d_model)
+        shared = config.share_source_target_embeddings
+        target_tokens = source_tokens if shared else nn.Embedding(config.target_vocab_size, config.d_model)
+        self.source_embedding = Embedding(config, source_tokens)
+        self.target_embedding = Embedding(config, target_tokens)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder_norm = self._final_norm()
+        self.decoder_norm = self._final_norm()
+        self.projection = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
+        self._initialise()
+        if config.tie_output:
+            self.projection.weight = target_tokens.weight
+
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        """Encoder layers, first to last."""
+        return cast(list[EncoderLayer], list(self.encoder))
+
+    @property
+    def decoder_layers(self) -> list[DecoderLayer]:
+        """Decoder layers, first to last."""
+        return cast(list[DecoderLayer], list(self.decoder))
+
+    def _final_norm(self) -> nn.Module:
+        if not self.config.final_norm:
+            return nn.Identity()
+        return nn.LayerNorm(self.config.d_model, eps=self.config.layer_norm_eps)
+
+    def _initialise(self) -> None:
+        # Glorot for products; embeddings with std 1/sqrt(E), so that scaled by sqrt(E) they are as large as
+        # position vectors, and logits of the tied projection start near unit variance.
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+        for encoder_layer in self.encoder_layers:
+            self._initialise_packed(encoder_layer.self_attention.qkv.weight, 3)
+        for layer in self.decoder_layers:
+            self._initialise_packed(layer.self_attention.qkv.weight, 3)
+            self._initialise_packed(layer.cross_attention.key_value.weight, 2)
+
+    @staticmethod
+    def _initialise_packed(weight: Tensor, parts: int) -> None:
+        # Packed projections are several square products: Glorot must see each one's own fan-out.
+        for part in weight.detach().chunk(parts):
+            nn.init.xavier_uniform_(part)
+
+    def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Tensor:
+        """Encode padded sources.
+
+        Args:
+            source_ids: int64 [N, S], right-padded.
+            source_lengths: int64 [N], at least 1 each.
+
+        Returns:
+            [N, S, E]; rows beyond a sentence's length are arbitrary and never attended to.
+        """
+        length = source_ids.shape[1]
+        mask = padding_mask(source_lengths, length)
+        positions = torch.arange(length, device=source_ids.device)[None, :]
+        x = self.source_embedding(source_ids, positions)
+        for layer in self.encoder_layers:
+            x = layer(x, layer.self_attention.over_sequence(mask))
+        return self.encoder_norm(x)
+
+    def decode_hidden(self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
+        """Run the decoder over whole targets; returns states [N, T, E] before the output projection."""
+        mask = padding_mask(source_lengths, memory.shape[1])
+        positions = torch.arange(target_ids.shape[1], device=target_ids.device)[None, :]
+        x = self.target_embedding(target_ids, positions)
+        for layer in self.decoder_layers:
+            key, value = layer.cross_attention.project_memory(memory)
+            attend_self = layer.self_attention.over_sequence(causal=True)
+            x = layer(x, attend_self, layer.cross_attention.over_memory(key, value, mask))
+        return self.decoder_norm(x)
+
+    def decode(self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
+        """Predict every next token of known targets (teacher forcing, causal).
+
+        Args:
+            target_ids: int64 [N, T], starting with the decoder's start token.
+            memory: [N, S, E], from ``encode``.
+            source_lengths: int64 [N].
+
+        Returns:
+            float [N, T, V], unnormalised scores of the token after each position.
+        """
+        return self.projection(self.decode_hidden(target_ids, memory, source_lengths))
+
+    def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
+        """Return ``decode(target_ids, encode(source_ids))``, [N, T, V]."""
+        return self.decode(target_ids, self.encode(source_ids, source_lengths), source_lengths)
+
+    def start_cache(self, memory: Tensor, source_lengths: Tensor, capacity: int) -> DecoderCache:
+        """Prepare step-by-step decoding: project the memory [R, S, E] once, reserve P positions."""
+        config = self.config
+        rows = memory.shape[0]
+        shape = (rows, config.decoder_heads, capacity, config.decoder_head_dim)
+        cross = [layer.cross_attention.project_memory(memory) for layer in self.decoder_layers]
+        return DecoderCache(
+            self_key=[memory.new_zeros(shape) for _ in self.decoder],
+            self_value=[memory.new_zeros(shape) for _ in self.decoder],
+            cross_key=[key for key, _ in cross],
+            cross_value=[value for _, value in cross],
+            source_mask=padding_mask(source_lengths, memory.shape[1]),
+        )
+
+    def decode_step(self, input_ids: Tensor, positions: Tensor, cache: DecoderCache) -> Tensor:
+        """Run the decoder for one target position of every row; rows may be of different age.
+
+        Args:
+            input_ids: int64 [R, 1], last token of each row.
+            positions: int64 [R, 1], its 0-based position; keys and values are written there.
+            cache: written in place.
+
+        Returns:
+            float [R, V], unnormalised scores of the next token.
+        """
+        x = self.target_embedding(input_ids, positions)
+        for i, layer in enumerate(self.decoder_layers):
+            attend_self = _over_cache(layer.self_attention, cache.self_key[i], cache.self_value[i], positions)
+            attend_cross = _over_source(layer.cross_attention, cache, i)
+            x = layer(x, attend_self, attend_cross)
+        return self.projection(self.decoder_norm(x))[:, 0]
+
+
+def _over_cache(attention: SelfAttention, keys: Tensor, values: Tensor, positions: Tensor) -> Attend:
+    """Attend to the cache [R, H, P, D] after writing this step's key and value at ``positions`` [R, 1]."""
+
+    def attend(packed: Tensor) -> Tensor:
+        query, key, value = attention.split(packed)
+        rows = torch.arange(keys.shape[0], device=keys.device)
+        keys[rows, :, positions[:, 0]] = key[:, :, 0].to(keys.dtype)
+        values[rows, :, positions[:, 0]] = value[:, :, 0].to(values.dtype)
+        mask = padding_mask(positions[:, 0] + 1, keys.shape[2])
+        return merge_heads(nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask))
+
+    return attend
+
+
+def _over_source(attention: CrossAttention, cache: DecoderCache, layer: int) -> Attend:
+    return attention.over_memory(cache.cross_key[layer], cache.cross_value[layer], cache.source_mask)

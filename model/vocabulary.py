@@ -1,0 +1,57 @@
+"""Learns SentencePiece vocabularies from a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+
+def train_sentencepiece(
+    sentences: Iterable[str],
+    model_file: Path,
+    *,
+    vocab_size: int,
+    kind: Literal["unigram", "bpe"],
+    character_coverage: float = 0.9995,
+    seed: int = 1,
+) -> None:
+    """Train a model with ids pad 0, unk 1, bos 2, eos 3 and byte fallback, and write it aside, then rename.
+
+    Args:
+        sentences: text of one side, or of both for a joint vocabulary.
+        model_file: where the ``.spm`` goes.
+        vocab_size: entries, special pieces and 256 bytes included.
+        kind: unigram (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016).
+        character_coverage: share of characters that get a piece of their own; the rest are spelled in bytes.
+        seed: fixes SentencePiece's own random choices.
+
+    Raises:
+        ValueError: the corpus is too small for this vocabulary.
+    """
+    sentencepiece.set_random_generator_seed(seed)
+    aside = model_file.with_name(model_file.name + ".partial")
+    try:
+        with aside.open("wb") as stream:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=stream,
+                vocab_size=vocab_size,
+                model_type=kind,
+                character_coverage=character_coverage,
+                byte_fallback=True,
+                pad_id=0,
+                unk_id=1,
+                bos_id=2,
+                eos_id=3,
+                num_threads=1,
+                minloglevel=2,
+            )
+    except RuntimeError as error:
+        aside.unlink(missing_ok=True)
+        raise ValueError(
+            f"cannot learn a vocabulary of {vocab_size}: {str(error).splitlines()[-1]}"
+        ) from None
+    aside.replace(model_file)

@@ -1,0 +1,46 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.batching import batches_by_tokens, collate
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=200)
+
+
+@given(LENGTHS, st.integers(1, 300), st.booleans())
+def test_every_sentence_once_and_every_batch_within_budget(
+    lengths: list[tuple[int, int]], budget: int, shuffled: bool
+) -> None:
+    source, target = (np.array(side) for side in zip(*lengths, strict=True))
+    rng = np.random.default_rng(0) if shuffled else None
+    batches = batches_by_tokens(source, target, budget, rng)
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    for batch in batches:
+        widest = max(source[batch].max(), target[batch].max())
+        assert len(batch) == 1 or widest * len(batch) <= budget
+
+
+def test_buckets_waste_little_on_padding() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 30, 5000)
+    batches = batches_by_tokens(lengths, lengths, 1000, rng)
+    padded = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert padded <= 1.02 * lengths.sum()
+
+
+def test_the_seed_fixes_the_order() -> None:
+    lengths = np.random.default_rng(0).integers(3, 30, 500)
+    runs = [
+        batches_by_tokens(lengths, lengths, 100, np.random.default_rng([1, epoch])) for epoch in (0, 0, 1)
+    ]
+    flat = [np.concatenate(run).tolist() for run in runs]
+    assert flat[0] == flat[1] != flat[2]
+
+
+def test_collate_shifts_the_target_by_one() -> None:
+    batch = collate([[7, 8], [9]], [[5], [5, 6, 4]], pad_id=0, start_id=2, eos_id=3)
+    assert batch.source_ids.tolist() == [[7, 8, 3], [9, 3, 0]]
+    assert batch.source_lengths.tolist() == [3, 2]
+    assert batch.target_in.tolist() == [[2, 5, 0, 0], [2, 5, 6, 4]]
+    assert batch.target_out.tolist() == [[5, 3, 0, 0], [5, 6, 4, 3]]
+    assert batch.target_tokens == 6

@@ -1,0 +1,235 @@
+"""Training end to end on a toy language: words are translated one by one."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.checkpoint import CheckpointError, load_checkpoint
+from model.evaluation import translate
+from model.recipe import RecipeError
+from model.trainer import Trainer
+
+PAIRS = {
+    "the": "das",
+    "a": "ein",
+    "cat": "Katze",
+    "dog": "Hund",
+    "bird": "Vogel",
+    "house": "Haus",
+    "tree": "Baum",
+    "sees": "sieht",
+    "likes": "mag",
+    "finds": "findet",
+    "red": "rote",
+    "big": "grosse",
+    "old": "alte",
+    "in": "im",
+    "near": "bei",
+}
+RECIPE = """
+name = "toy"
+[corpus]
+source_language = "en"
+target_language = "de"
+train_source = ["train.en"]
+train_target = ["train.de"]
+dev_source = ["dev.en"]
+dev_target = ["dev.de"]
+[vocabulary]
+kind = "bpe"
+size = 345
+character_coverage = 1.0
+[model]
+d_model = 64
+encoder_layers = 1
+decoder_layers = 1
+encoder_heads = 2
+decoder_heads = 2
+encoder_ffn_dim = 128
+decoder_ffn_dim = 128
+max_positions = 32
+[training]
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Callable[..., Path]:
+    rng = np.random.default_rng(0)
+    words = list(PAIRS)
+    for name, count in (("train", 600), ("dev", 30)):
+        rows = [
+            [words[i] for i in rng.integers(len(words), size=int(rng.integers(2, 7)))] for _ in range(count)
+        ]
+        (tmp_path / f"{name}.en").write_text("".join(" ".join(row) + "\n" for row in rows))
+        (tmp_path / f"{name}.de").write_text("".join(" ".join(PAIRS[w] for w in row) + "\n" for row in rows))
+
+    def write(**training: object) -> Path:
+        values = {"threads": 1, "batch_tokens": 400, "warmup_updates": 60, "learning_rate": 0.004, **training}
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
+        (tmp_path / "recipe.toml").write_text(RECIPE + "".join(lines))
+        return tmp_path / "recipe.toml"
+
+    return write
+
+
+def losses(run: Path) -> dict[tuple[str, int], float]:
+    """Read the last record of each measurement: a killed run repeats those after its last checkpoint."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {(record["kind"], record["update"]): record["loss"] for record in records}
+
+
+def test_learns_the_toy_language_and_averages(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file = recipe(
+        max_updates=600, validate_every=150, cooldown_updates=200, keep_checkpoints=3, average_checkpoints=3
+    )
+    chosen = Trainer(file, tmp_path / "run", quiet=True).run()
+    kept = sorted(path.name for path in (tmp_path / "run").glob("checkpoint-*"))
+    assert kept == ["checkpoint-0000300", "checkpoint-0000450", "checkpoint-0000600"]
+    checkpoint = load_checkpoint(chosen)
+    assert checkpoint.config.metrics["bleu"] > 90
+    lines = (tmp_path / "dev.en").read_text().splitlines()
+    texts = translate(checkpoint.model, checkpoint.tokenizer, lines, checkpoint.config.special_tokens)
+    right = sum(
+        text == " ".join(PAIRS[word] for word in line.split())
+        for text, line in zip(texts, lines, strict=True)
+    )
+    assert right >= 0.8 * len(lines)
+    assert {path.name for path in chosen.iterdir()} == {
+        "config.json", "model.safetensors", "recipe.toml", "source.spm",
+    }  # fmt: skip
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_killed_and_resumed_training_gives_the_same_losses(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = recipe(max_updates=60, validate_every=20)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    command = [sys.executable, "dragoman.py", "train", str(file), "--out"]
+    subprocess.run([*command, str(whole)], check=True)
+
+    process = subprocess.Popen([*command, str(broken)])
+    deadline = time.monotonic() + 120
+    while not (broken / "checkpoint-0000020").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)  # a few updates into the next stretch
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (broken / "average").exists()
+    subprocess.run([*command, str(broken)], check=True)
+
+    assert losses(broken) == losses(whole)
+    ours, theirs = (load_checkpoint(run / "checkpoint-0000060").model.state_dict() for run in (whole, broken))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_sigterm_leaves_a_checkpoint_to_resume_from(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file = recipe(max_updates=100_000, validate_every=100_000)
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "dragoman.py", "train", str(file), "--out", str(run)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    log = run / "metrics.jsonl"
+    while not (log.exists() and log.read_text().count("\n")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "same command" in errors
+    saved = [path.name for path in run.glob("checkpoint-*")]
+    assert len(saved) == 1
+    load_checkpoint(run / saved[0])
+
+
+def test_gradient_accumulation_equals_one_large_batch(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    trainer = Trainer(recipe(max_updates=1, optimizer="sgd"), tmp_path / "run", quiet=True)
+    trainer.model.eval()
+    batches = list(trainer.data.in_order(400))[:4]
+    state = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer._update(batches)
+    together = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer.model.load_state_dict(state)
+    trainer.progress.update = 0
+    tokens = sum(batch.target_tokens for batch in batches)
+    total = sum(trainer._loss(batch, 0.1)[0] for batch in batches) / tokens
+    total.backward()
+    torch.nn.utils.clip_grad_norm_(trainer.model.parameters(), 1.0)
+    rate = trainer.optimizer.param_groups[0]["lr"]
+    for name, parameter in trainer.model.named_parameters():
+        torch.testing.assert_close(state[name] - rate * parameter.grad, together[name])
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "adagrad"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_optimiser_lowers_the_loss_and_resumes(
+    recipe: Callable[..., Path], tmp_path: Path, optimizer: str, precision: str
+) -> None:
+    rate = {"sgd": 0.5, "adagrad": 0.05}.get(optimizer, 0.005)
+    options = {"optimizer": optimizer, "precision": precision, "learning_rate": rate, "momentum": 0.9}
+    for updates in (20, 40):
+        file = recipe(**options, max_updates=updates, validate_every=20, average_checkpoints=0)
+        Trainer(file, tmp_path / "run", quiet=True).run()
+    loss = losses(tmp_path / "run")
+    assert loss["valid", 40] < loss["valid", 20] < 5.8
+
+
+def test_stops_early_when_nothing_gets_better(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file = recipe(max_updates=1000, validate_every=2, patience=3, optimizer="sgd", learning_rate=1e-9)
+    Trainer(file, tmp_path / "run", quiet=True).run()
+    assert max(update for _, update in losses(tmp_path / "run")) <= 40
+
+
+def test_a_broken_corpus_stops_before_anything_is_written(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = recipe(max_updates=10)
+    (tmp_path / "dev.de").write_bytes(b"ein\n\xff\n")
+    with pytest.raises(ValueError, match=r"dev\.de:2: not UTF-8"):
+        Trainer(file, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[vocabulary]", "[vocabularies]"), "vocabularies"),
+        (("d_model = 64", "d_model = 65"), r"\[model\].*not a multiple"),
+        (("d_model = 64", "width = 64"), r"\[model\].*width"),
+        (("learning_rate = 0.004", "learning_rate = -1"), "training.learning_rate"),
+        (('name = "toy"', "name = toy"), "not TOML"),
+    ],
+)
+def test_a_wrong_recipe_says_where(
+    recipe: Callable[..., Path], tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    file = recipe(max_updates=10)
+    file.write_text(file.read_text().replace(*change))
+    with pytest.raises(RecipeError, match=message) as error:
+        Trainer(file, tmp_path / "run", quiet=True)
+    assert str(file) in str(error.value)
+
+
+def test_damaged_checkpoints_are_named(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file = recipe(max_updates=4, validate_every=2, average_checkpoints=0)
+    best = Trainer(file, tmp_path / "run", quiet=True).run()
+    weights = best / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged"):
+        load_checkpoint(best)
+    (best / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"config\.json: not JSON"):
+        load_checkpoint(best)
+    with pytest.raises(CheckpointError, match=r"is .* a checkpoint"):
+        load_checkpoint(tmp_path)
