@@ -1,0 +1,41 @@
+"""What every test may use. One thread for torch and its relatives: small machines run this too."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained-for-nothing model of a few thousand parameters, as `dragoman train` would leave it."""
+    from tests import factories
+
+    return factories.tiny_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """The tiny model as an fp32 bundle. Read only: copy it before changing anything."""
+    from tests import factories
+
+    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="fp32")
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle_int8(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """The tiny model as an int8 bundle. Read only: copy it before changing anything."""
+    from tests import factories
+
+    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="int8")

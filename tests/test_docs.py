@@ -1,0 +1,82 @@
+"""The docs name functions, files, targets and settings that exist."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from server.settings import Settings
+
+ARCHITECTURE = Path(__file__).resolve().parent.parent / "docs/architecture.md"
+DOTTED = re.compile(r"`((?:model|export|server|dragoman)(?:\.\w+)+)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+# Put into the tree by hand, with the model.
+SHIPPED = "bundles/"
+
+
+def named() -> list[str]:
+    """Every dotted name in the architecture page."""
+    return sorted(set(DOTTED.findall(ARCHITECTURE.read_text(encoding="utf-8"))))
+
+
+def pages(root: Path) -> list[Path]:
+    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+
+
+def find(name: str) -> object:
+    """Import the longest prefix of `name` that is a module, and look the rest up in it."""
+    parts = name.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[split:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("name", [name for name in named() if name != "dragoman.py"])
+def test_architecture_names_what_exists(name: str) -> None:
+    assert find(name)
+
+
+def test_architecture_tells_a_request_in_numbered_steps() -> None:
+    life = ARCHITECTURE.read_text(encoding="utf-8").partition("## A request's life")[2].partition("\n## ")[0]
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", life, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 8
+
+
+def test_links_lead_somewhere(repository: Path) -> None:
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages(repository)
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists() and SHIPPED not in target
+    ]
+    assert broken == []
+
+
+def test_make_targets_in_the_docs_exist(repository: Path) -> None:
+    targets = set(
+        re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    for page in pages(repository):
+        text = page.read_text(encoding="utf-8")
+        assert set(re.findall(r"(?:^\$ |`)make ([a-z]+)", text, re.MULTILINE)) <= targets, page.name
+
+
+def test_operations_names_settings_with_their_defaults(repository: Path) -> None:
+    text = (repository / "docs/operations.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]*) \|", text, re.MULTILINE)
+    defaults = {name: default for names, default in table for name in re.findall(r"\w+", names)}
+    assert {"workers", "max_rows", "drain_timeout_s"} <= set(defaults) <= set(Settings.model_fields)
+    for names, default in table:
+        if names == "`workers`":
+            continue
+        stated = [part.replace("1 MiB", str(1 << 20)) for part in default.strip().split(", ")]
+        real = [Settings.model_fields[name].default for name in re.findall(r"\w+", names)]
+        assert [float(number) for number in stated] == [float(number) for number in real], names
