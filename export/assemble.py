@@ -1,0 +1,171 @@
+"""Puts a bundle together in a directory aside and renames it, so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from export.bundle import (
+    Architecture,
+    Calibration,
+    Direction,
+    Golden,
+    Graphs,
+    Limits,
+    Manifest,
+    Parity,
+    Precision,
+    Quality,
+    SpecialTokens,
+    TokenizerFiles,
+    describe_files,
+    verify_bundle,
+    write_manifest,
+)
+from export.card import model_card, notice
+from export.onnx_export import OPSET
+from export.storage import save_graphs
+from model.checkpoint import Checkpoint
+
+ENCODER_FILE = "encoder.onnx"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the gates measured, for the manifest and the model card."""
+
+    precision: Precision
+    parity: Parity
+    quality: Quality | None
+    calibration: Calibration | None
+    batch_invariant: bool
+    golden: tuple[Golden, ...]
+
+
+def decoder_file(beam_width: int) -> str:
+    """Name of the decoder graph for a beam width."""
+    return "decoder.onnx" if beam_width == 1 else f"decoder.beam{beam_width}.onnx"
+
+
+def start_aside(out: Path) -> Path:
+    """Make an empty directory beside ``out``, on the same file system; leftovers of a killed export go."""
+    aside = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    return aside
+
+
+def save_all_graphs(
+    directory: Path, encoder: onnx.ModelProto, decoders: Mapping[int, onnx.ModelProto]
+) -> None:
+    """Write the graphs: the encoder with its weights, all decoders over one shared file of weights."""
+    save_graphs(directory, {ENCODER_FILE: encoder}, "encoder.weights")
+    named = {decoder_file(width): graph for width, graph in decoders.items()}
+    save_graphs(directory, named, "decoder.weights")
+
+
+def complete(
+    directory: Path,
+    checkpoint: Checkpoint,
+    beam_widths: tuple[int, ...],
+    findings: Findings,
+    version: str,
+    notes: str,
+) -> Manifest:
+    """Add tokenizer, model card, NOTICE and manifest to the graphs, and verify the whole as the server will.
+
+    Args:
+        directory: aside; holds the graphs.
+        checkpoint: what was exported.
+        beam_widths: of the decoder graphs.
+        findings: of the gates.
+        version: of the bundle.
+        notes: further sections of the model card, Markdown.
+    """
+    config = checkpoint.config
+    shutil.copyfile(checkpoint.directory / "source.spm", directory / "source.spm")
+    if not config.joint_vocabulary:
+        shutil.copyfile(checkpoint.directory / "target.spm", directory / "target.spm")
+    parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    limits = Limits(
+        max_source_tokens=config.model.max_positions, max_target_tokens=config.model.max_positions
+    )
+    recipe = checkpoint.directory / "recipe.toml"
+    card = model_card(
+        config,
+        version=version,
+        precision=findings.precision,
+        parameters=parameters,
+        limits=limits,
+        parity=findings.parity,
+        quality=findings.quality,
+        calibration=findings.calibration,
+        batch_invariant=findings.batch_invariant,
+        recipe=recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
+        notes=notes,
+    )
+    (directory / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+    (directory / "NOTICE").write_text(notice(config), encoding="utf-8")
+    manifest = Manifest(
+        format_version=1,
+        name=config.name,
+        version=version,
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        directions=(Direction(source=config.source_language, target=config.target_language),),
+        special_tokens=SpecialTokens.model_validate(config.special_tokens.model_dump()),
+        limits=limits,
+        precision=findings.precision,
+        batch_invariant=findings.batch_invariant,
+        architecture=_architecture(checkpoint, parameters),
+        graphs=Graphs(
+            opset=OPSET,
+            encoder=ENCODER_FILE,
+            decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
+        ),
+        tokenizer=TokenizerFiles(
+            kind="sentencepiece",
+            source="source.spm",
+            target=None if config.joint_vocabulary else "target.spm",
+        ),
+        files=describe_files(directory),
+        parity=findings.parity,
+        quality=findings.quality,
+        calibration=findings.calibration,
+        golden=findings.golden,
+    )
+    write_manifest(directory, manifest)
+    return verify_bundle(directory)
+
+
+def put_in_place(aside: Path, out: Path) -> None:
+    """Rename the finished directory; a bundle that was there is moved away first and removed last."""
+    if not out.exists():
+        aside.rename(out)
+        return
+    old = out.with_name(f".{out.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    out.rename(old)
+    aside.rename(out)
+    shutil.rmtree(old)
+
+
+def _architecture(checkpoint: Checkpoint, parameters: int) -> Architecture:
+    model = checkpoint.config.model
+    return Architecture(
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        d_model=model.d_model,
+        encoder_heads=model.encoder_heads,
+        decoder_heads=model.decoder_heads,
+        head_dim=model.decoder_head_dim,
+        encoder_ffn_dim=model.encoder_ffn_dim,
+        decoder_ffn_dim=model.decoder_ffn_dim,
+        source_vocab_size=model.source_vocab_size,
+        vocab_size=model.target_vocab_size,
+        parameters=parameters,
+    )

@@ -1,0 +1,106 @@
+"""Writes a bundle's MODEL_CARD.md and NOTICE from what the checkpoint and the gates say."""
+
+from __future__ import annotations
+
+from export.bundle import Calibration, Limits, Parity, Precision, Quality
+from model.checkpoint import CheckpointConfig
+
+
+def model_card(
+    config: CheckpointConfig,
+    *,
+    version: str,
+    precision: Precision,
+    parameters: int,
+    limits: Limits,
+    parity: Parity,
+    quality: Quality | None,
+    calibration: Calibration | None,
+    batch_invariant: bool,
+    recipe: str | None,
+    notes: str = "",
+) -> str:
+    """Compose the card.
+
+    Args:
+        config: of the checkpoint.
+        version: of the bundle.
+        precision: of the graphs.
+        parameters: number of weights, tied ones once.
+        limits: longest sequences.
+        parity: fp32 graphs against PyTorch.
+        quality: scores on the dev set, if one was given.
+        calibration: how int8 ranges were chosen.
+        batch_invariant: whether neighbours in a batch change nothing, bit by bit.
+        recipe: text of the training recipe.
+        notes: further sections, Markdown.
+
+    Returns:
+        Markdown.
+    """
+    model = config.model
+    lines = [
+        f"# {config.name} {version}",
+        "",
+        f"Translates sentences from `{config.source_language}` to `{config.target_language}`.",
+        "",
+        "## Model",
+        "",
+        f"Encoder-decoder Transformer, {parameters:,} parameters: {model.encoder_layers} encoder "
+        f"and {model.decoder_layers} decoder layers, width {model.d_model}, {model.norm}-norm, "
+        f"{model.activation}, vocabulary of {model.target_vocab_size:,} SentencePiece entries.",
+        f"At most {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens a sentence. "
+        f"Trained for {config.updates:,} updates.",
+        "",
+        f"Precision: {precision}. A sentence's result "
+        + ("does not depend" if batch_invariant else "may depend")
+        + " on the other sentences of its batch, bit by bit.",
+        "",
+        *_scores(precision, quality, calibration),
+        f"fp32 graphs against PyTorch on {parity.sentences} sentences: largest logit difference "
+        f"{parity.largest_logit_difference:.1e}, same tokens for {parity.same_tokens}.",
+        "",
+        "## Data",
+        "",
+        config.attribution or "Not stated by the recipe.",
+        "",
+    ]
+    if notes:
+        lines += [notes.strip(), ""]
+    if recipe:
+        lines += ["## Recipe", "", "```toml", recipe.strip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _scores(precision: Precision, quality: Quality | None, calibration: Calibration | None) -> list[str]:
+    if quality is None:
+        return ["## Scores", "", "Not measured: no dev set was given.", ""]
+    rows = [f"| {name} | {score.bleu:.2f} | {score.chrf:.2f} |" for name, score in quality.scores.items()]
+    lines = [
+        "## Scores",
+        "",
+        f"Greedy decoding of `{quality.set}`, {quality.sentences:,} sentences.",
+        "",
+        "| precision | BLEU | chrF |",
+        "|---|---|---|",
+        *rows,
+        "",
+        f"Signatures: `{quality.signature_bleu}` and `{quality.signature_chrf}`.",
+        "",
+    ]
+    if quality.loss_accepted_by_flag:
+        lines += [f"The loss of {quality.bleu_loss:.2f} BLEU was accepted by an explicit flag.", ""]
+    if calibration is not None:
+        lines += [
+            f"int8: {calibration.weight_bits}-bit weights, one scale a column; static activation ranges "
+            f"({calibration.method}) from {calibration.sentences} sentences of `{calibration.sample}`.",
+            "",
+        ]
+    return lines
+
+
+def notice(config: CheckpointConfig) -> str:
+    """Compose the NOTICE: who must be named when the bundle is passed on."""
+    data = config.attribution or "The training data's origin was not stated by the recipe."
+    origin = "The weights and the vocabulary in this directory were trained with dragoman."
+    return f"{config.name}\n\n{origin}\n\n{data}\n"

@@ -1,0 +1,168 @@
+"""The modules that become ONNX graphs: the Transformer's own layers with attention as ONNX Runtime operators.
+
+Shapes: N sentences, K beams, R = N*K rows (row n*K + k is beam k of sentence n), S source capacity, P cache
+capacity, H heads, D head size, E = H*D, V target vocabulary. Only attention differs from training: the layers
+take it as a callable, so one definition of the weights serves both.
+
+The operators cannot run in PyTorch; these modules are for ``torch.onnx.export`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from model.attention import Attend
+from model.layers import DecoderLayer
+from model.transformer import Transformer
+
+_DOMAIN = "com.microsoft"
+
+
+class EncoderGraph(nn.Module):
+    """Source ids to the keys and values that every decoder layer will look at."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        """Encode and project once a sentence.
+
+        Args:
+            input_ids: int64 [N, S], right-padded.
+            lengths: int32 [N], at least 1 each.
+
+        Returns:
+            Key and value of each decoder layer in turn, [N, H, S, D].
+        """
+        model = self.model
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
+        x = model.source_embedding(input_ids, positions)
+        attend = _attend_to_source(lengths, model.config.encoder_heads)
+        for layer in model.encoder:
+            x = layer(x, attend)
+        memory = model.encoder_norm(x)
+        projected: list[Tensor] = []
+        for layer in model.decoder:
+            assert isinstance(layer, DecoderLayer)
+            projected.extend(layer.cross_attention.project_memory(memory))
+        return tuple(projected)
+
+
+class DecoderGraph(nn.Module):
+    """One target position of every row, caches updated in place."""
+
+    def __init__(self, model: Transformer, beam_width: int) -> None:
+        super().__init__()
+        self.model = model
+        self.beam_width = beam_width
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        self_lengths: Tensor,
+        self_total: Tensor,
+        cross_lengths: Tensor,
+        cross_total: Tensor,
+        caches: Sequence[tuple[Tensor, ...]],
+    ) -> tuple[Tensor, ...]:
+        """Run the decoder for one position.
+
+        Args:
+            input_ids: int64 [R, 1], last token of each row.
+            positions: int64 [R, 1], its 0-based position.
+            self_lengths: int32 [R], tokens already in each row's cache.
+            self_total: int32 [], the longest of them plus 1.
+            cross_lengths: int32 [N], source length minus 1.
+            cross_total: int32 [], longest source length.
+            caches: for each layer self key and value [R, H, P, D], cross key and value [N, H, S, D], and
+                key and value of the last source token [N, 1, E].
+
+        Returns:
+            Logits float32 [R, V], then for each layer self key and value, cross key and value, as updated.
+        """
+        model = self.model
+        x = model.target_embedding(input_ids, positions)
+        updated: list[Tensor] = []
+        for layer, cache in zip(model.decoder, caches, strict=True):
+            attend_self = _attend_to_past(
+                cache[:2], self_lengths, self_total, model.config.decoder_heads, updated
+            )
+            attend_cross = self._attend_to_memory(cache[2:], cross_lengths, cross_total, updated)
+            x = layer(x, attend_self, attend_cross)
+        hidden = model.decoder_norm(x)[:, 0]
+        return (model.projection(hidden).float(), *updated)
+
+    def _attend_to_memory(
+        self, cache: tuple[Tensor, ...], lengths: Tensor, total: Tensor, updated: list[Tensor]
+    ) -> Attend:
+        """Attend to the source, all beams of a sentence as query heads of the same key and value head.
+
+        GroupQueryAttention always appends a position. It is given the last source token again, which rewrites
+        what is already there; in return its cost follows each sentence's length and not the capacity S.
+        """
+        key, value, last_key, last_value = cache
+        heads, beams = self.model.config.decoder_heads, self.beam_width
+        head_dim = self.model.config.decoder_head_dim
+
+        def attend(query: Tensor) -> Tensor:
+            width = query.shape[2]
+            if beams > 1:
+                query = query.view(-1, beams, heads, head_dim).transpose(1, 2).reshape(-1, 1, beams * width)
+            context, new_key, new_value = torch.onnx.ops.symbolic_multi_out(
+                f"{_DOMAIN}::GroupQueryAttention",
+                [query, last_key, last_value, key, value, lengths, total],
+                {"num_heads": heads * beams, "kv_num_heads": heads},
+                dtypes=[query.dtype] * 3,
+                shapes=[query.shape, key.shape, value.shape],
+                version=1,
+            )
+            updated.extend((new_key, new_value))
+            if beams > 1:
+                context = context.view(-1, heads, beams, head_dim).transpose(1, 2).reshape(-1, 1, width)
+            return context
+
+        return attend
+
+
+def _attend_to_source(lengths: Tensor, heads: int) -> Attend:
+    """Self-attention over a padded source; padding is masked by the lengths, int32 [N]."""
+
+    def attend(packed: Tensor) -> Tensor:
+        query, key, value = packed.chunk(3, dim=-1)
+        return torch.onnx.ops.symbolic(
+            f"{_DOMAIN}::MultiHeadAttention",
+            [query, key, value, None, lengths],
+            {"num_heads": heads},
+            dtype=query.dtype,
+            shape=query.shape,
+            version=1,
+        )
+
+    return attend
+
+
+def _attend_to_past(
+    cache: tuple[Tensor, ...], lengths: Tensor, total: Tensor, heads: int, updated: list[Tensor]
+) -> Attend:
+    """Causal self-attention of one new position, appended to the cache at each row's own length."""
+    key, value = cache
+
+    def attend(packed: Tensor) -> Tensor:
+        rows, _, width = packed.shape
+        context, new_key, new_value = torch.onnx.ops.symbolic_multi_out(
+            f"{_DOMAIN}::GroupQueryAttention",
+            [packed, None, None, key, value, lengths, total],
+            {"num_heads": heads, "kv_num_heads": heads},
+            dtypes=[packed.dtype] * 3,
+            shapes=[(rows, 1, width // 3), key.shape, value.shape],
+            version=1,
+        )
+        updated.extend((new_key, new_value))
+        return context
+
+    return attend

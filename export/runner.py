@@ -1,0 +1,234 @@
+"""Runs exported graphs, simply: the exporter's own judge of what it wrote. The server has its own engine.
+
+Shapes: N sentences, K beams, R = N*K rows, S source capacity, P cache capacity, H heads, D head size,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+Tokens = Sequence[int]
+Chooser = Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]
+"""Given the position and logits [R, V], returns the next tokens [R], or None to stop."""
+Observer = Callable[[str, NDArray[np.float32], NDArray[np.bool_]], None]
+"""Given a tensor's name, its values [rows, T, E] or [rows, E], and which of [rows, T] or [rows] are real."""
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One decoded sentence: its index in the input, tokens without the end token, whether that came."""
+
+    index: int
+    tokens: list[int]
+    finished: bool
+
+
+def open_session(graph: Path | bytes, threads: int = 1) -> onnxruntime.InferenceSession:
+    """Open a graph as the server does: on the CPU, without fusions that would change or slow it."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 3
+    source = str(graph) if isinstance(graph, Path) else graph
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+class GraphRunner:
+    """An encoder and one decoder graph. Not thread-safe."""
+
+    def __init__(
+        self,
+        encoder: Path | bytes,
+        decoder: Path | bytes,
+        *,
+        start_id: int,
+        eos_id: int,
+        pad_id: int,
+        beam_width: int = 1,
+        threads: int = 1,
+    ) -> None:
+        self._encoder = open_session(encoder, threads)
+        self._decoder = open_session(decoder, threads)
+        self._start_id, self._eos_id, self._pad_id = start_id, eos_id, pad_id
+        self._beams = beam_width
+        cache = next(entry for entry in self._decoder.get_inputs() if entry.name == "self_key_0")
+        _, self._heads, _, self._head_dim = cache.shape
+        self._dtype = _TYPES[cache.type]
+        self._layers = sum(entry.name.startswith("self_key_") for entry in self._decoder.get_inputs())
+
+    def greedy(self, sources: Sequence[Tokens], batch_rows: int = 64) -> Iterator[Decoded]:
+        """Decode sentences greedily, longest together with longest.
+
+        Args:
+            sources: ids of each sentence, prefix and suffix included.
+            batch_rows: sentences decoded at a time.
+
+        Yields:
+            Results in no particular order.
+        """
+        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        for start in range(0, len(order), batch_rows):
+            chosen = order[start : start + batch_rows]
+            batch = [sources[i] for i in chosen]
+            table, _ = self._greedy_table(batch, longest_target(batch))
+            for row, index in enumerate(chosen):
+                ids = table[row * self._beams].tolist()
+                finished = self._eos_id in ids
+                yield Decoded(index, ids[: ids.index(self._eos_id)] if finished else ids, finished)
+
+    def _greedy_table(
+        self, batch: Sequence[Tokens], steps: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        taken: list[NDArray[np.int64]] = []
+        done = np.zeros(len(batch) * self._beams, bool)
+
+        def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
+            taken.append(logits.argmax(axis=1))
+            np.logical_or(done, taken[-1] == self._eos_id, out=done)
+            return None if done.all() or position + 1 == steps else taken[-1]
+
+        self.run(batch, steps, choose)
+        return np.stack(taken, axis=1), done
+
+    def forced(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[NDArray[np.float32]]:
+        """Score known targets, step by step, as one batch.
+
+        Args:
+            sources: N sentences.
+            targets: R = N*K target ids without start and end token, row n*K + k for beam k of sentence n.
+
+        Returns:
+            For each row logits [T+1, V]: before every target token and after the last.
+        """
+        steps = max(len(target) for target in targets) + 1
+        fed = np.full((len(targets), steps), self._pad_id, np.int64)
+        for row, target in enumerate(targets):
+            fed[row, : len(target)] = target
+        seen: list[NDArray[np.float32]] = []
+
+        def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
+            seen.append(logits.copy())
+            return fed[:, position] if position + 1 < steps else None
+
+        self.run(sources, steps, choose)
+        table = np.stack(seen, axis=1)
+        return [table[row, : len(target) + 1] for row, target in enumerate(targets)]
+
+    def encode(self, sources: Sequence[Tokens], capacity: int = 0) -> dict[str, NDArray[np.floating[Any]]]:
+        """Run the encoder on one padded batch, at least ``capacity`` wide; returns its outputs by name."""
+        ids, lengths = self._pad(sources, capacity)
+        names = [entry.name for entry in self._encoder.get_outputs()]
+        outputs = self._encoder.run(None, {"input_ids": ids, "lengths": lengths})
+        return dict(zip(names, outputs, strict=True))
+
+    def _pad(
+        self, sources: Sequence[Tokens], capacity: int = 0
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        lengths = np.array([len(source) for source in sources], np.int32)
+        ids = np.full((len(sources), max(capacity, int(lengths.max()))), self._pad_id, np.int64)
+        for row, source in enumerate(sources):
+            ids[row, : len(source)] = source
+        return ids, lengths
+
+    def run(
+        self,
+        sources: Sequence[Tokens],
+        capacity: int,
+        choose: Chooser,
+        observe_encoder: Observer | None = None,
+        observe_decoder: Observer | None = None,
+    ) -> None:
+        """Encode a batch and step until ``choose`` stops, caches updated in place.
+
+        Args:
+            sources: N sentences.
+            capacity: P, most steps.
+            choose: called after every step.
+            observe_encoder: gets every extra output of the encoder graph.
+            observe_decoder: gets those of the decoder graph; rows past their end token are not real.
+        """
+        outputs = self.encode(sources)
+        lengths = np.array([len(source) for source in sources], np.int32)
+        if observe_encoder is not None:
+            real = np.arange(lengths.max())[None, :] < lengths[:, None]
+            for name in [name for name in outputs if not name.startswith("cross_")]:
+                observe_encoder(name, outputs[name], real)
+        rows = len(sources) * self._beams
+        state = self._start(outputs, lengths, rows, capacity)
+        done = np.zeros(rows, bool)
+        for position in range(capacity):
+            state["positions"][:] = position
+            state["self_lengths"][:] = position
+            state["self_total"][()] = position + 1
+            logits, extra = self._step(state, rows)
+            if observe_decoder is not None:
+                for name, values in extra.items():
+                    observe_decoder(name, values, ~done)
+            chosen = choose(position, logits)
+            if chosen is None:
+                return
+            done |= chosen == self._eos_id
+            state["input_ids"][:, 0] = chosen
+
+    def _start(
+        self, outputs: dict[str, NDArray[Any]], lengths: NDArray[np.int32], rows: int, capacity: int
+    ) -> dict[str, NDArray[Any]]:
+        """Lay out every decoder input; the caches among them are outputs at the same time."""
+        state: dict[str, NDArray[Any]] = {
+            "input_ids": np.full((rows, 1), self._start_id, np.int64),
+            "positions": np.zeros((rows, 1), np.int64),
+            "self_lengths": np.zeros(rows, np.int32),
+            "self_total": np.array(1, np.int32),
+            "cross_lengths": lengths - np.int32(1),
+            "cross_total": np.array(lengths.max(), np.int32),
+        }
+        sentences = np.arange(len(lengths))
+        for i in range(self._layers):
+            for kind in ("key", "value"):
+                state[f"self_{kind}_{i}"] = np.zeros(
+                    (rows, self._heads, capacity, self._head_dim), self._dtype
+                )
+                cross = np.ascontiguousarray(outputs[f"cross_{kind}_{i}"])
+                state[f"cross_{kind}_{i}"] = cross
+                last = cross[sentences, :, lengths - 1].reshape(len(lengths), 1, -1)
+                state[f"cross_last_{kind}_{i}"] = np.ascontiguousarray(last)
+        return state
+
+    def _step(
+        self, state: dict[str, NDArray[Any]], rows: int
+    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+        binding = self._decoder.io_binding()
+        for name, array in state.items():
+            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        loose = []
+        for entry in self._decoder.get_outputs():
+            source = state.get(entry.name.replace("_out_", "_"))
+            if source is None:
+                binding.bind_output(entry.name, "cpu")
+                loose.append(entry.name)
+            else:
+                binding.bind_output(entry.name, "cpu", 0, source.dtype.type, source.shape, source.ctypes.data)
+        self._decoder.run_with_iobinding(binding)
+        values = {
+            name: value.numpy()
+            for name, value in zip(
+                [e.name for e in self._decoder.get_outputs()], binding.get_outputs(), strict=True
+            )
+            if name in loose
+        }
+        return values.pop("logits"), values
+
+
+def longest_target(sources: Sequence[Tokens]) -> int:
+    """Most steps granted when judging graphs: ample for a translation, tight for a loop."""
+    return max(len(source) for source in sources) * 2 + 10

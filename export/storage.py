@@ -1,0 +1,65 @@
+"""Writes graphs with their weights beside them: several graphs share one file, each tensor in it once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+from onnx.external_data_helper import set_external_data
+
+_INLINE_BYTES = 1024
+_ALIGNMENT = 64
+
+
+def save_graphs(directory: Path, graphs: Mapping[str, onnx.ModelProto], weights_name: str) -> None:
+    """Write graphs that share one file of weights.
+
+    Args:
+        directory: where to write.
+        graphs: file name to graph with its weights inside; the graphs are not changed.
+        weights_name: file for all tensors of at least 1 KiB; equal tensors are stored once.
+    """
+    with (directory / weights_name).open("wb") as stream:
+        offsets: dict[bytes, int] = {}
+        for name, graph in graphs.items():
+            slim = _strip(graph)
+            for tensor in slim.graph.initializer:
+                _move_out(tensor, stream, offsets, weights_name)
+            (directory / name).write_bytes(slim.SerializeToString(deterministic=True))
+
+
+def _strip(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Copy a graph without the exporter's traces: stack traces, documentation, file paths of this machine."""
+    slim = onnx.ModelProto()
+    slim.CopyFrom(model)
+    slim.producer_name, slim.producer_version, slim.doc_string = "dragoman", "", ""
+    del slim.metadata_props[:]
+    graph = slim.graph
+    graph.name, graph.doc_string = "dragoman", ""
+    del graph.metadata_props[:]
+    del graph.value_info[:]
+    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer):
+        part.doc_string = ""
+        del part.metadata_props[:]
+    return slim
+
+
+def _move_out(
+    tensor: onnx.TensorProto, stream: BinaryIO, offsets: dict[bytes, int], weights_name: str
+) -> None:
+    content = onnx.numpy_helper.to_array(tensor).tobytes()
+    if len(content) < _INLINE_BYTES:
+        return
+    digest = hashlib.sha256(content).digest()
+    if digest not in offsets:
+        stream.write(b"\0" * (-stream.tell() % _ALIGNMENT))
+        offsets[digest] = stream.tell()
+        stream.write(content)
+    tensor.raw_data = content
+    set_external_data(tensor, weights_name, offset=offsets[digest], length=len(content))
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL

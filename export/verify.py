@@ -1,0 +1,167 @@
+"""The gates of an export: what a bundle must show before it is written.
+
+Gates run graphs through ``GraphRunner`` and raise ``GateError`` with one line that states both numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from export.bundle import Golden, Parity
+from export.runner import Decoded, GraphRunner, Tokens
+from model.checkpoint import SpecialTokens
+from model.tokenizer import Tokenizer
+from model.transformer import Transformer
+
+MAX_LOGIT_DIFFERENCE = 1e-4
+MIN_PARITY_SENTENCES = 200
+MAX_BLEU_LOSS = 0.5
+MAX_BEAM_DIFFERENCE = {"fp32": 1e-4, "fp16": 0.5, "int8": 0.5}
+MIN_GOLDEN_SENTENCES, GOLDEN_SENTENCES = 5, 8
+_GOLDEN_CANDIDATES = 400
+
+
+class GateError(Exception):
+    """An export is refused; the message is one line with the measured and the required value."""
+
+
+def to_source_ids(tokenizer: Tokenizer, special: SpecialTokens, texts: Sequence[str]) -> list[list[int]]:
+    """Tokenise source texts, with prefix and suffix."""
+    return [
+        [*special.source_prefix_ids, *ids, *special.source_suffix_ids]
+        for ids in tokenizer.encode_batch(list(texts))
+    ]
+
+
+def decode_all(runner: GraphRunner, sources: Sequence[Tokens]) -> list[Decoded]:
+    """Decode greedily and return results in the order of the sources."""
+    return sorted(runner.greedy(sources), key=lambda result: result.index)
+
+
+def check_parity(
+    model: Transformer, runner: GraphRunner, sources: Sequence[Tokens], start_id: int, eos_id: int
+) -> Parity:
+    """Compare fp32 graphs with PyTorch on greedy translations.
+
+    PyTorch scores the tokens that the graphs chose (teacher forcing). If its best token is the chosen
+    one at every position, its own greedy decoding would have chosen the same, by induction.
+
+    Raises:
+        GateError: too few sentences, logits differ by more than 1e-4, or a token differs.
+    """
+    if len(sources) < MIN_PARITY_SENTENCES:
+        raise GateError(f"parity needs at least {MIN_PARITY_SENTENCES} sentences, there are {len(sources)}")
+    largest, same = 0.0, 0
+    for result in decode_all(runner, sources):
+        source, tokens = sources[result.index], result.tokens
+        ours = runner.forced([source], [tokens])[0]
+        with torch.inference_mode():
+            lengths = torch.tensor([len(source)])
+            memory = model.encode(torch.tensor([source]), lengths)
+            theirs = model.decode(torch.tensor([[start_id, *tokens]]), memory, lengths)[0].numpy()
+        if not np.isfinite(ours).all():
+            raise GateError("the fp32 graphs compute logits that are not finite")
+        largest = max(largest, float(np.abs(ours - theirs).max()))
+        wanted = [*tokens, eos_id] if result.finished else tokens
+        same += theirs.argmax(axis=1)[: len(wanted)].tolist() == wanted
+    parity = Parity(largest_logit_difference=largest, sentences=len(sources), same_tokens=same)
+    if largest > MAX_LOGIT_DIFFERENCE:
+        raise GateError(
+            f"fp32 logits differ from PyTorch by {largest:.2e}, more than {MAX_LOGIT_DIFFERENCE:.0e}"
+        )
+    if same != len(sources):
+        raise GateError(f"fp32 tokens agree with PyTorch on {same} of {len(sources)} sentences only")
+    return parity
+
+
+def is_batch_invariant(runner: GraphRunner, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> bool:
+    """Tell whether every sentence gets the same bits alone, padded, and among all the others."""
+    together = runner.forced(sources, targets)
+    encoded = runner.encode(sources)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if not np.array_equal(runner.forced([source], [target])[0], together[row]):
+            return False
+        for name, alone in runner.encode([source], capacity=len(source) + 3).items():
+            if not np.array_equal(alone[0][:, : len(source)], encoded[name][row][:, : len(source)]):
+                return False
+    return True
+
+
+def check_beam_graph(
+    single: GraphRunner,
+    wide: GraphRunner,
+    beams: int,
+    precision: str,
+    sources: Sequence[Tokens],
+    targets: Sequence[Tokens],
+) -> None:
+    """Compare a graph for several beams with the one for a single beam, each beam with its own tokens.
+
+    Raises:
+        GateError: logits differ by more than the precision allows.
+    """
+    rows = [target for start in range(len(sources)) for target in _rotate(targets, start, beams)]
+    folded = wide.forced(sources, rows)
+    repeated = [source for source in sources for _ in range(beams)]
+    difference = max(
+        float(np.abs(ours - theirs).max())
+        for ours, theirs in zip(folded, single.forced(repeated, rows), strict=True)
+    )
+    limit = MAX_BEAM_DIFFERENCE[precision]
+    if not difference <= limit:
+        raise GateError(
+            f"the graph for {beams} beams differs from the one for 1 by {difference:.2e}, more than {limit:g}"
+        )
+
+
+def _rotate(targets: Sequence[Tokens], start: int, count: int) -> list[Tokens]:
+    return [targets[(start + offset) % len(targets)] for offset in range(count)]
+
+
+def pick_golden(
+    runner: GraphRunner,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    sources: Sequence[Tokens],
+    results: Sequence[Decoded],
+) -> tuple[Golden, ...]:
+    """Choose sentences whose greedy translation hangs on no close call, so that every machine repeats it.
+
+    Of finished translations of 3 to 30 tokens those with the widest margin between the best and the second
+    token at their narrowest step are taken, of different source lengths first.
+
+    Raises:
+        GateError: there are not enough of them.
+    """
+    eligible = [result for result in results if result.finished and 3 <= len(result.tokens) <= 30]
+    ranked = sorted(eligible[:_GOLDEN_CANDIDATES], key=lambda result: -_margin(runner, sources, result))
+    lengths: set[int] = set()
+    distinct: list[Decoded] = []
+    others: list[Decoded] = []
+    for result in ranked:
+        length = len(sources[result.index])
+        (others if length in lengths else distinct).append(result)
+        lengths.add(length)
+    chosen = (distinct + others)[:GOLDEN_SENTENCES]
+    if len(chosen) < MIN_GOLDEN_SENTENCES:
+        raise GateError(
+            f"only {len(chosen)} translations end by themselves, {MIN_GOLDEN_SENTENCES} are needed as golden"
+        )
+    return tuple(
+        Golden(
+            source=texts[result.index],
+            target=tokenizer.decode(result.tokens),
+            source_ids=tuple(sources[result.index]),
+            target_ids=tuple(result.tokens),
+        )
+        for result in chosen
+    )
+
+
+def _margin(runner: GraphRunner, sources: Sequence[Tokens], result: Decoded) -> float:
+    logits = runner.forced([sources[result.index]], [result.tokens])[0]
+    best = np.partition(logits, -2, axis=1)[:, -2:]
+    return float((best[:, 1] - best[:, 0]).min())
