@@ -1,0 +1,7 @@
+"""Serves a bundle: `POST /translate` over ONNX Runtime, without torch."""
+
+import os
+
+# From 1.29 on, ONNX Runtime's Linux builds report what they load and run to their maker, unless this is set before
+# they are imported. Nobody's translations are anybody else's business. An operator's own setting holds.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,0 +1,174 @@
+"""Request bodies to plain values, strictly: JSON, urlencoded form, or the query string of a POST.
+
+What the standard parsers let through is refused here: other encodings than UTF-8, lone surrogates, NaN and
+Infinity, numbers that overflow, fields that occur twice in a JSON object, nesting deeper than 32.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive
+
+from server.api.errors import ClientDisconnectedError
+from server.errors import MalformedBodyError, UnsupportedMediaTypeError
+
+_MAX_DEPTH = 32
+_MAX_FIELDS = 1000
+_JSON_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+_FORM = "application/x-www-form-urlencoded"
+_BOM = b"\xef\xbb\xbf"
+
+Fields = dict[str, Any]
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Read a whole body; its size is bounded by `BodyLimitMiddleware`.
+
+    Args:
+        receive: ASGI channel.
+
+    Returns:
+        The body.
+
+    Raises:
+        ClientDisconnectedError: the client went away before its end.
+        BodyTooLargeError: the limit was crossed.
+    """
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnectedError("the client went away while sending")
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def parse_fields(body: bytes, headers: Mapping[str, str], query: bytes) -> tuple[Fields, bool]:
+    """Find the fields of a request, wherever LibreTranslate's clients put them.
+
+    A JSON object is taken alone. Otherwise the fields of the form and of the query are put together; where
+    both have one, the query's counts. A missing Content-Type is guessed from the body.
+
+    Args:
+        body: as received.
+        headers: of the request; names in lower case.
+        query: undecoded query string.
+
+    Returns:
+        The fields, and whether they are typed (JSON) or all strings. A field that occurs several times in a
+        form is a list of strings.
+
+    Raises:
+        UnsupportedMediaTypeError: the body is something else, or compressed.
+        MalformedBodyError: the body is not what it claims to be.
+    """
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise UnsupportedMediaTypeError("compressed bodies are not accepted")
+    media_type, charset = _content_type(headers.get("content-type"))
+    if charset not in ("utf-8", "utf8", "us-ascii", "ascii"):
+        raise MalformedBodyError("only the charset utf-8 is accepted")
+    if media_type is None:
+        media_type = "application/json" if body.lstrip()[:1] in (b"{", b"[") else _FORM
+    if media_type == "application/json":
+        return _parse_json(body), True
+    if media_type == _FORM:
+        return _collect(_parse_form(body)) | _collect(_parse_form(query)), False
+    raise UnsupportedMediaTypeError(f"send application/json or {_FORM}")
+
+
+def _content_type(header: str | None) -> tuple[str | None, str]:
+    if header is None or not header.strip():
+        return None, "utf-8"
+    media_type, *parameters = header.lower().split(";")
+    charset = "utf-8"
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "charset":
+            charset = value.strip().strip('"')
+    return media_type.strip(), charset
+
+
+def _decode(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise MalformedBodyError("the body is not valid UTF-8") from None
+
+
+def _parse_json(body: bytes) -> Fields:
+    text = _decode(body.removeprefix(_BOM))
+    if text.count("[") + text.count("{") > _MAX_DEPTH:
+        _check_depth(text)
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite_float
+        )
+    except MalformedBodyError:
+        raise
+    except (ValueError, RecursionError):
+        raise MalformedBodyError("the body is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise MalformedBodyError("the body is not a JSON object")
+    if "\\u" in text:  # the only way a lone surrogate can come in
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise MalformedBodyError("a string holds half a surrogate pair") from None
+    return value
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for match in _JSON_STRUCTURE.finditer(text):
+        symbol = match.group()[0]
+        if symbol in "[{":
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise MalformedBodyError(f"the JSON is nested deeper than {_MAX_DEPTH}")
+        elif symbol in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Fields:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise MalformedBodyError("a field occurs twice in a JSON object")
+    return fields
+
+
+def _refuse_constant(_name: str) -> NoReturn:
+    raise MalformedBodyError("NaN and Infinity are not JSON")
+
+
+def _finite_float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise MalformedBodyError("a number is too large")
+    return number
+
+
+def _parse_form(raw: bytes) -> list[tuple[str, str]]:
+    text = _decode(raw)
+    try:
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+    except UnicodeDecodeError:
+        raise MalformedBodyError("a form field is not valid UTF-8") from None
+    except ValueError:
+        raise MalformedBodyError(f"more than {_MAX_FIELDS} form fields") from None
+
+
+def _collect(pairs: list[tuple[str, str]]) -> Fields:
+    fields: Fields = {}
+    for name, value in pairs:
+        if name not in fields:
+            fields[name] = value
+        elif isinstance(fields[name], list):
+            fields[name].append(value)
+        else:
+            fields[name] = [fields[name], value]
+    return fields

@@ -1,0 +1,212 @@
+"""uvicorn with the bounds it lacks: slow clients are closed, errors of the parser are JSON, SIGTERM drains.
+
+uvicorn waits for ever for the rest of a header or a body, and one such connection keeps it from ending.
+"""
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from server.api.errors import error_body
+from server.api.lifecycle import Lifecycle
+from server.settings import Settings
+
+log = logging.getLogger("dragoman")
+
+_H11_MAX_INCOMPLETE_EVENT_BYTES = 16384
+_ABORT_AFTER_S = 1.0
+_DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
+_RefusalHook = Callable[[int], None]
+
+
+def bounded_protocol(
+    header_timeout_s: float, body_timeout_s: float, on_refusal: _RefusalHook
+) -> type[asyncio.Protocol]:
+    """Make the protocol class that uvicorn creates for each connection.
+
+    Args:
+        header_timeout_s: how long a request's headers may take, counted from the connection or the first
+            byte.
+        body_timeout_s: how long its body may take, counted from the end of the headers.
+        on_refusal: told the status of each request that never reached the application.
+
+    Returns:
+        A class; its instances are used on the event loop only.
+    """
+
+    class BoundedProtocol(H11Protocol):
+        """One connection whose client must keep moving."""
+
+        _waiting_for: str | None = None
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait_for("headers")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._wait_for(None)
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._watch()
+
+        def send_400_response(self, msg: str) -> None:
+            """Answer what h11 could not read; called while its exception is handled."""
+            error = sys.exc_info()[1]
+            status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
+            code, text = (
+                ("headers_too_large", "the headers are too large") if status == 431 else ("malformed", msg)
+            )
+            self._refuse(status, text, code)
+
+        def _refuse(self, status: int, message: str, code: str) -> None:
+            on_refusal(status)
+            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                self.transport.close()  # an answer is on its way; a second one would be read as part of it
+                return
+            request_id = secrets.token_hex(8)
+            body = error_body(message, code, request_id)
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"x-request-id", request_id.encode()),
+                (b"connection", b"close"),
+            ]
+            reason = STATUS_PHRASES.get(status, b"")
+            for event in (
+                h11.Response(status_code=status, headers=headers, reason=reason),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
+        def _watch(self) -> None:
+            if self.transport.is_closing():
+                self._wait_for(None)
+            elif self.conn.their_state is h11.SEND_BODY:
+                self._wait_for("body")
+            elif self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+                self._wait_for("headers")
+            elif self.conn.their_state is not h11.IDLE or self.cycle is not None:
+                self._wait_for(None)
+
+        def _wait_for(self, what: str | None) -> None:
+            if what == self._waiting_for:
+                return  # the clock runs for the whole of it; each byte does not start it anew
+            self._waiting_for = what
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if what is not None:
+                timeout_s = header_timeout_s if what == "headers" else body_timeout_s
+                self._timer = self.loop.call_later(timeout_s, self._give_up)
+
+        def _give_up(self) -> None:
+            self._timer = None
+            self.transport.close()
+            # Closing waits until everything is written, which a client that does not read can put off for
+            # ever.
+            self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
+
+    return BoundedProtocol
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that finishes its work before it stops listening. Used by the main thread."""
+
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings) -> None:
+        """Prepare to serve.
+
+        Args:
+            config: uvicorn's.
+            lifecycle: of the application that is served.
+            settings: for the time-outs.
+        """
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self._settings = settings
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take SIGTERM or SIGINT: before the start they end the process at once, afterwards they drain it."""
+        if not self.started:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            log.info("ready on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+
+    @staticmethod
+    def _loop_time() -> float:
+        return asyncio.get_running_loop().time()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain: say 503 to what is new, finish what is running, then close."""
+        self._lifecycle.begin_drain()
+        log.info("draining")
+        started_s = self._loop_time()
+        while (
+            passed_s := self._loop_time() - started_s
+        ) < self._settings.drain_timeout_s and not self.force_exit:
+            if await self._lifecycle.wait_idle(_DRAIN_TICK_S) and passed_s >= self._settings.drain_delay_s:
+                break
+            if passed_s < self._settings.drain_delay_s:
+                await asyncio.sleep(_DRAIN_TICK_S)
+        else:
+            log.warning("requests still running after %.1f s are dropped", self._loop_time() - started_s)
+        await super().shutdown(sockets)
+        self._captured_signals.clear()  # uvicorn would kill itself with them; having drained is a success
+        log.info("stopped")
+
+
+def make_server(
+    app: Any, settings: Settings, lifecycle: Lifecycle, on_refusal: _RefusalHook
+) -> DrainingServer:
+    """Configure uvicorn for an application.
+
+    Args:
+        app: ASGI application.
+        settings: of the server.
+        lifecycle: of the application.
+        on_refusal: told the status of each request that never reached the application.
+
+    Returns:
+        A server; `run(sockets=[...])` serves.
+    """
+    config = uvicorn.Config(
+        app,
+        http=bounded_protocol(settings.header_timeout_s, settings.body_timeout_s, on_refusal),
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=2048,
+        h11_max_incomplete_event_size=_H11_MAX_INCOMPLETE_EVENT_BYTES,
+        timeout_keep_alive=settings.keep_alive_s,
+        timeout_graceful_shutdown=settings.close_timeout_s,
+    )
+    return DrainingServer(config, lifecycle, settings)

@@ -1,0 +1,181 @@
+"""Pure ASGI middleware: one notes, logs, counts and answers what went wrong; the other bounds what is read.
+
+Starlette's `BaseHTTPMiddleware` is not used: with it `http.disconnect` never arrives.
+"""
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.api.errors import ClientDisconnectedError, HeadersTooLargeError, reason_of, response_for
+from server.api.record import RequestRecord, attach, record_of
+from server.errors import BodyTooLargeError, MalformedBodyError
+from server.metrics import Metrics
+
+access_log = logging.getLogger("dragoman.access")
+error_log = logging.getLogger("dragoman.error")
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_MAX_HEADERS = 100
+_MAX_HEADER_BYTES = 16384
+
+
+class RequestMiddleware:
+    """Gives every request an id, a log line and its metrics; answers what nobody else caught. Thread-safe."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        """Wrap an application.
+
+        Args:
+            app: what is called.
+            metrics: where requests are counted.
+        """
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(_request_id(scope))
+        attach(scope, record)
+
+        async def send_noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                headers = [*message.get("headers", ()), (b"x-request-id", record.request_id.encode())]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        with self._metrics.requests_in_flight.track_inprogress():
+            try:
+                _check_headers(scope)
+                await self._app(scope, receive, send_noted)
+            except ClientDisconnectedError as error:
+                record.error = error
+            except asyncio.CancelledError as error:  # the server gave up waiting for us while shutting down
+                record.error = error
+                raise
+            except Exception as error:
+                record.error = error
+                if record.status:
+                    raise  # half an answer is out; the server can only close the connection
+                await response_for(error, record.request_id)(scope, receive, send_noted)
+            finally:
+                self._finish(scope, record)
+
+    def _finish(self, scope: Scope, record: RequestRecord) -> None:
+        duration_s = time.monotonic() - record.started_s
+        status = record.status or 499
+        route = getattr(scope.get("route"), "path", None)
+        if route is None and "endpoint" in scope:
+            route = scope["path"]  # FastAPI's own /docs and /openapi.json, which have no parameters
+        reason = None
+        if record.error is not None:
+            reason = reason_of(record.error)
+            if reason == "internal" and isinstance(record.error, Exception):
+                error_log.error(
+                    "request failed", exc_info=record.error, extra={"request_id": record.request_id}
+                )
+            self._metrics.rejected(reason)
+        if record.disconnect_phase is not None:
+            self._metrics.disconnected(record.disconnect_phase)
+        for stage, stage_s in record.stages_s.items():
+            if stage != "queue":  # has a series of its own, per sentence
+                self._metrics.stage(stage, stage_s)
+        self._metrics.answered(route, scope["method"], status, duration_s, record.body_bytes)
+        _log(scope["method"], route, status, reason, duration_s, record)
+
+
+class BodyLimitMiddleware:
+    """Refuses bodies over a limit: by their announced length unread, else as soon as the limit is crossed."""
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+        """Wrap an application.
+
+        Args:
+            app: what is called.
+            max_body_bytes: largest body that is read.
+        """
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = record_of(scope)
+        for name, value in scope["headers"]:
+            if name == b"content-length" and _number(value) > self._max_body_bytes:
+                raise self._too_large()
+
+        async def receive_bounded() -> Message:
+            message = await receive()
+            if message["type"] == "http.request":
+                record.body_bytes += len(message.get("body", b""))
+                if record.body_bytes > self._max_body_bytes:
+                    raise self._too_large()
+            return message
+
+        await self._app(scope, receive_bounded, send)
+
+    def _too_large(self) -> BodyTooLargeError:
+        return BodyTooLargeError(f"the body is larger than {self._max_body_bytes} bytes")
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return secrets.token_hex(8)
+
+
+def _check_headers(scope: Scope) -> None:
+    headers = scope["headers"]
+    # The parser's own limit holds for headers that arrive in parts, not for those that come in one read.
+    size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    size += sum(len(name) + len(value) for name, value in headers)
+    if len(headers) > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
+        raise HeadersTooLargeError(f"more than {_MAX_HEADERS} headers or {_MAX_HEADER_BYTES} bytes of them")
+
+
+def _number(value: bytes) -> int:
+    # The HTTP parser lets only digits through, but any number of them, and int() stops at 4300.
+    if not value.isdigit():
+        raise MalformedBodyError("Content-Length is not a number")
+    return int(value) if len(value) < 20 else 1 << 63
+
+
+def _log(
+    method: str, route: str | None, status: int, reason: str | None, duration_s: float, r: RequestRecord
+) -> None:
+    fields: dict[str, object] = {
+        "request_id": r.request_id,
+        "method": method if method.isalpha() and len(method) < 10 else "_OTHER",
+        "route": route or "<unmatched>",
+        "code": status,
+        "duration_ms": round(1000 * duration_s, 2),
+    }
+    if reason is not None:
+        fields["reason"] = reason
+    if r.disconnect_phase is not None:
+        fields["disconnect_phase"] = r.disconnect_phase
+    if r.texts:
+        fields |= {
+            "body_bytes": r.body_bytes,
+            "texts": r.texts,
+            "sentences": r.sentences,
+            "source_tokens": r.source_tokens,
+            "target_tokens": r.target_tokens,
+            "finish_reasons": dict(r.finish_reasons),
+            **{f"{stage}_ms": round(1000 * stage_s, 2) for stage, stage_s in r.stages_s.items()},
+        }
+    # Probes and scrapes come every few seconds and say nothing when they succeed.
+    quiet = status < 400 and route in ("/livez", "/readyz", "/health", "/metrics")
+    access_log.log(logging.DEBUG if quiet else logging.INFO, "request", extra=fields)

@@ -1,0 +1,60 @@
+"""What is noted about a request for its log line and the metrics. Never any of its text."""
+
+import time
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_KEY = "dragoman.record"
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """Notes about one request; written by the middleware and the route that handles it.
+
+    Attributes:
+        request_id: accepted from the client or made here; on every answer and log line.
+        started_s: monotonic time at which its headers were parsed.
+        body_bytes: bytes of the body read so far.
+        status: status sent, 0 until then.
+        error: what was raised, if anything.
+        disconnect_phase: set if the client went away: `receiving`, `queued` or `running`.
+        texts: texts to translate.
+        sentences: sequences that went through the engine.
+        source_tokens: tokens read.
+        target_tokens: tokens written.
+        finish_reasons: how many sentences ended for which reason.
+        stages_s: seconds in each stage.
+    """
+
+    request_id: str
+    started_s: float = field(default_factory=time.monotonic)
+    body_bytes: int = 0
+    status: int = 0
+    error: BaseException | None = None
+    disconnect_phase: str | None = None
+    texts: int = 0
+    sentences: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    finish_reasons: Mapping[str, int] = field(default_factory=dict)
+    stages_s: dict[str, float] = field(default_factory=dict)
+
+
+def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
+    """Find the record of a request.
+
+    Args:
+        scope: ASGI scope that passed the middleware.
+
+    Returns:
+        Its record; a fresh one if the middleware is not there (a sub-application under test).
+    """
+    record = scope.setdefault(_KEY, RequestRecord("unknown"))
+    assert isinstance(record, RequestRecord)
+    return record
+
+
+def attach(scope: MutableMapping[str, Any], record: RequestRecord) -> None:
+    """Put a record into a scope, where `record_of` finds it."""
+    scope[_KEY] = record

@@ -1,0 +1,105 @@
+"""The composition root: settings and a model become an application."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+
+from server.api.errors import handle_error
+from server.api.lifecycle import Lifecycle
+from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
+from server.api.page import page_routes
+from server.api.status import status_routes
+from server.api.translate import translate_routes
+from server.errors import DragomanError
+from server.metrics import Metrics
+from server.service.admission import request_limits
+from server.service.languages import Detector
+from server.service.loading import load_model
+from server.service.model import ServedModel
+from server.service.translator import Translator
+from server.settings import Settings
+
+_LAG_INTERVAL_S = 0.1
+_CLOSE_TIMEOUT_S = 5.0
+_DESCRIPTION = (
+    "Translates texts. `POST /translate` takes LibreTranslate's requests; its clients work unchanged."
+)
+
+
+def create_app(
+    settings: Settings, engine: ServedModel | None = None, metrics: Metrics | None = None
+) -> FastAPI:
+    """Build the application.
+
+    Args:
+        settings: of the server.
+        engine: a loaded model; without one, the bundle of the settings is loaded when the application starts.
+        metrics: where events are counted; without one, a registry of its own is made.
+
+    Returns:
+        An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series.
+    """
+    metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
+    lifecycle = Lifecycle(metrics)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        model = engine
+        if model is None:
+            model = await asyncio.to_thread(load_model, settings, metrics)
+        translator = Translator(
+            model, request_limits(settings, model.manifest), Detector(), settings.text_threads
+        )
+        app.include_router(translate_routes(translator, lifecycle, settings.request_timeout_s))
+        app.include_router(status_routes(translator, lifecycle, metrics))
+        manifest = model.manifest
+        metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
+        metrics.batch_max_sentences.set(settings.max_rows)
+        metrics.model_loaded(
+            name=manifest.name,
+            version=manifest.version,
+            sha256=model.sha256,
+            precision=manifest.precision,
+            opset=manifest.graphs.opset,
+            duration_s=model.load_duration_s,
+        )
+        lag_probe = asyncio.create_task(_probe_event_loop(metrics))
+        lifecycle.set_ready()
+        try:
+            yield
+        finally:
+            lifecycle.begin_drain()
+            lag_probe.cancel()
+            await asyncio.to_thread(model.engine.close, _CLOSE_TIMEOUT_S)
+            translator.close()
+
+    app = FastAPI(
+        title="dragoman",
+        description=_DESCRIPTION,
+        version="1",
+        lifespan=lifespan,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect's address is made of the Host header, which is the client's
+    )
+    app.state.lifecycle = lifecycle
+    app.state.metrics = metrics
+    app.include_router(page_routes())
+    for raised in (DragomanError, HTTPException, RequestValidationError):
+        app.add_exception_handler(raised, handle_error)
+    # Added last is outermost.
+    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(RequestMiddleware, metrics=metrics)
+    return app
+
+
+async def _probe_event_loop(metrics: Metrics) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        started_s = loop.time()
+        await asyncio.sleep(_LAG_INTERVAL_S)
+        metrics.event_loop_lag.observe(max(0.0, loop.time() - started_s - _LAG_INTERVAL_S))

@@ -1,0 +1,174 @@
+"""What `dragoman serve` and `dragoman translate` do; both return an exit code.
+
+0 done, 1 failed, 2 wrong usage or settings, 3 the bundle is refused, 130 interrupted.
+"""
+
+import contextlib
+import os
+import socket
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+from tqdm import tqdm
+
+from export.bundle import BundleError
+from server.api.http_server import make_server
+from server.app import create_app
+from server.errors import DragomanError
+from server.logs import configure_logging
+from server.metrics import Metrics
+from server.service.admission import check_options, request_limits
+from server.service.loading import load_model
+from server.service.offline import LineError, LineTranslator, read_lines
+from server.service.request import DecodingWishes
+from server.settings import Settings
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_BAD_BUNDLE = 3
+EXIT_INTERRUPTED = 130
+
+_CLOSE_TIMEOUT_S = 2.0
+
+
+def serve(flags: Mapping[str, Any]) -> int:
+    """Serve a bundle until SIGTERM or Ctrl-C.
+
+    Args:
+        flags: settings given on the command line; None where a flag was not given.
+
+    Returns:
+        The exit code.
+    """
+    settings = _read_settings(flags)
+    if settings is None:
+        return EXIT_USAGE
+    configure_logging(settings.log_level)
+    metrics = Metrics(CollectorRegistry(), settings.commit)
+    try:
+        model = load_model(settings, metrics)
+    except BundleError as error:
+        return _refuse(settings.bundle, error)
+    try:
+        listener = _bind(settings.host, settings.port)
+    except OSError as error:
+        model.engine.close(_CLOSE_TIMEOUT_S)
+        reason = error.strerror or str(error)
+        return _fail(EXIT_FAILED, f"cannot listen on {settings.host} port {settings.port}: {reason}")
+    app = create_app(settings, model, metrics)
+
+    def count_refusal(status: int) -> None:
+        metrics.answered(None, "_OTHER", status, 0.0, 0)
+
+    with listener:
+        server = make_server(app, settings, app.state.lifecycle, count_refusal)
+        server.run(sockets=[listener])
+    return 0
+
+
+def translate(flags: Mapping[str, Any], wishes: DecodingWishes, *, split: bool, progress: bool | None) -> int:
+    """Translate standard input to standard output, line by line.
+
+    Args:
+        flags: settings given on the command line; None where a flag was not given.
+        wishes: decoding options.
+        split: whether lines are split into sentences.
+        progress: whether to draw a progress bar; None if standard error is a terminal.
+
+    Returns:
+        The exit code.
+    """
+    settings = _read_settings(flags)
+    if settings is None:
+        return EXIT_USAGE
+    try:
+        model = load_model(settings, Metrics(CollectorRegistry()))
+    except BundleError as error:
+        return _refuse(settings.bundle, error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    limits = request_limits(settings, model.manifest)
+    try:
+        check_options(wishes, limits)
+        _stream(LineTranslator(model, limits, wishes, split=split), progress)
+    except (LineError, DragomanError) as error:
+        return _fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as `head` does. Nothing is wrong.
+        _discard_output()
+        return 0
+    except KeyboardInterrupt:
+        _discard_output()
+        return EXIT_INTERRUPTED
+    finally:
+        model.engine.close(0.0)
+    return 0
+
+
+def _stream(translator: LineTranslator, progress: bool | None) -> None:
+    source, output = sys.stdin.fileno(), sys.stdout.buffer
+    with tqdm(
+        total=_file_size(source),
+        unit="B",
+        unit_scale=True,
+        desc="translating",
+        file=sys.stderr,
+        disable=None if progress is None else not progress,
+    ) as bar:
+        for line in translator.run(read_lines(source)):
+            output.write(line.text.encode("utf-8"))
+            if line.is_last_of_batch:
+                output.flush()
+            bar.update(line.source_bytes)
+        output.flush()
+
+
+def _file_size(file_descriptor: int) -> int | None:
+    """Size of a regular file for the progress bar; a pipe has none."""
+    status = os.fstat(file_descriptor)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _read_settings(flags: Mapping[str, Any]) -> Settings | None:
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        for problem in error.errors(include_url=False, include_input=False):
+            name = ".".join(str(part) for part in problem["loc"])
+            _fail(EXIT_USAGE, f"setting {name}: {problem['msg']}")
+        return None
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Take the port, before uvicorn does: with its own error it would print a traceback."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)  # bound but silent, a second server could still bind it, too
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _refuse(bundle: Path, error: BundleError) -> int:
+    return _fail(EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
+
+
+def _fail(code: int, message: str) -> int:
+    print(f"dragoman: {message}".replace("\n", " "), file=sys.stderr)  # noqa: T201 - this is the command line
+    return code
+
+
+def _discard_output() -> None:
+    """Point standard output at nothing, or the interpreter's last flush complains about the closed pipe."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,239 @@
+"""The key/value arena: the memory of the sentences that decode together at one beam width.
+
+Sentences are packed: sentence n owns rows n*K .. n*K+K-1, and N sentences always fill the first N places. A
+batch of N sentences is therefore a prefix of every buffer, and the decoder binds it with the same address and
+a smaller shape. A sentence that ends leaves a hole; the last sentence moves into it.
+
+P (target capacity) and S (source capacity) start small and grow by doubling up to the model's limits; an
+empty arena gives grown memory back. Only filled positions are ever copied.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.runtime.session import Array, ModelSpec, StepBuffers, cache_names
+
+FIRST_CAPACITY = 32
+"""Positions of a new arena, enough for most single sentences."""
+
+KEPT_CAPACITY = 128
+"""Positions that an empty arena may keep: giving memory back after every sentence would cost time for nothing."""
+
+
+class Arena:
+    """Caches, lengths and step inputs of up to `max_sentences` sentences. Owned by the worker thread.
+
+    Attributes:
+        beam_width: rows K per sentence.
+        max_sentences: places for sentences.
+        count: sentences in it, N.
+        source_lengths: int32 [max_sentences], source tokens of each sentence.
+        target_lengths: int32 [max_sentences], decoder steps done for each sentence.
+        input_ids: int64 [max_sentences*K, 1], the next input of every row; written by the search.
+        logits: float32 [max_sentences*K, V], written by the decoder.
+    """
+
+    def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
+        """Allocate the smallest capacity.
+
+        Args:
+            spec: sizes of the model.
+            beam_width: rows per sentence.
+            max_sentences: most sentences at a time.
+        """
+        rows = max_sentences * beam_width
+        self._spec = spec
+        self.beam_width = beam_width
+        self.max_sentences = max_sentences
+        self.count = 0
+        self.source_lengths = np.zeros(max_sentences, np.int32)
+        self.target_lengths = np.zeros(max_sentences, np.int32)
+        self.input_ids = np.zeros((rows, 1), np.int64)
+        self.logits = np.zeros((rows, spec.vocabulary_size), np.float32)
+        self._positions = np.zeros((rows, 1), np.int64)
+        self._self_lengths = np.zeros(rows, np.int32)
+        self._self_total = np.zeros((), np.int32)
+        self._cross_lengths = np.zeros(max_sentences, np.int32)
+        self._cross_total = np.zeros((), np.int32)
+        names = len(cache_names(spec.decoder_layers, "self"))
+        width = spec.decoder_heads * spec.head_size
+        self._last = [np.zeros((max_sentences, 1, width), spec.cache_dtype) for _ in range(names)]
+        self._self: list[Array] = []
+        self._cross: list[Array] = []
+        self._prefixes: dict[int, StepBuffers] = {}
+        self._allocate_smallest()
+
+    @property
+    def rows(self) -> int:
+        """Rows in use, N*K."""
+        return self.count * self.beam_width
+
+    @property
+    def target_capacity(self) -> int:
+        """Positions P that a row's self-attention cache has room for."""
+        return int(self._self[0].shape[2])
+
+    @property
+    def source_capacity(self) -> int:
+        """Positions S that a sentence's cross-attention cache has room for."""
+        return int(self._cross[0].shape[2])
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of all keys and values, filled or not."""
+        return sum(array.nbytes for arrays in (self._self, self._cross, self._last) for array in arrays)
+
+    def admit(self, cross: Sequence[Array], lengths: NDArray[np.int32]) -> int:
+        """Add encoded sentences behind those that are there.
+
+        Args:
+            cross: per layer key and value, [n, H, S, D], as an encoder returns them.
+            lengths: int32 [n], source lengths.
+
+        Returns:
+            The place of the first of them; the others follow.
+        """
+        first, added = self.count, len(lengths)
+        last = first + added
+        longest = int(lengths.max())
+        self._grow_source(longest)
+        ends = lengths - 1
+        every = np.arange(added)
+        for array, last_token, encoded in zip(self._cross, self._last, cross, strict=True):
+            array[first:last, :, :longest] = encoded[:, :, :longest]
+            last_token[first:last, 0] = encoded[every, :, ends].reshape(added, -1)
+        self.count = last
+        self.source_lengths[first:last] = lengths
+        self.target_lengths[first:last] = 0
+        rows = slice(first * self.beam_width, last * self.beam_width)
+        self.input_ids[rows] = self._spec.decoder_start_id
+        self._positions[rows] = 0
+        self._self_lengths[rows] = 0
+        self._cross_lengths[first:last] = ends
+        return first
+
+    def prepare_step(self) -> None:
+        """Make room for one more position of every row and set the scalar inputs."""
+        longest = int(self.target_lengths[: self.count].max()) + 1
+        if longest > self.target_capacity:
+            self._self = self._grown(
+                self._self, self._next_capacity(longest, self._spec.max_target_tokens), self.rows
+            )
+        self._self_total[...] = longest
+        self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
+
+    def buffers(self, first: int, count: int) -> StepBuffers:
+        """Give the arrays of `count` sentences from place `first` on, as the decoder's inputs and outputs.
+
+        Prefixes are kept until the next growth, so that a decoder sees the same object for the same batch
+        size.
+        """
+        if first == 0 and count in self._prefixes:
+            return self._prefixes[count]
+        sentences = slice(first, first + count)
+        rows = slice(first * self.beam_width, (first + count) * self.beam_width)
+        inputs: dict[str, Array] = {
+            "input_ids": self.input_ids[rows],
+            "positions": self._positions[rows],
+            "self_lengths": self._self_lengths[rows],
+            "self_total": self._self_total,
+            "cross_lengths": self._cross_lengths[sentences],
+            "cross_total": self._cross_total,
+        }
+        outputs: dict[str, Array] = {"logits": self.logits[rows]}
+        layers = self._spec.decoder_layers
+        for name, array in zip(cache_names(layers, "self"), self._self, strict=True):
+            inputs[name] = outputs[_output_name(name)] = array[rows]
+        for name, array in zip(cache_names(layers, "cross"), self._cross, strict=True):
+            inputs[name] = outputs[_output_name(name)] = array[sentences]
+        for name, array in zip(cache_names(layers, "cross_last"), self._last, strict=True):
+            inputs[name] = array[sentences]
+        buffers = StepBuffers(inputs, outputs)
+        if first == 0:
+            self._prefixes[count] = buffers
+        return buffers
+
+    def finish_step(self) -> None:
+        """Count the position that the decoder has just written for every row."""
+        self.target_lengths[: self.count] += 1
+        self._positions[: self.rows] += 1
+        self._self_lengths[: self.rows] += 1
+
+    def reorder(self, rows: NDArray[np.intp], parents: NDArray[np.intp]) -> None:
+        """Let rows continue other rows' targets: copy the filled self-attention cache of `parents` to `rows`.
+
+        Args:
+            rows: [M], rows that change parent.
+            parents: [M], the row each continues, as it was before this call; of the same sentence.
+        """
+        filled = int(self.target_lengths[rows // self.beam_width].max())
+        for array in self._self:
+            array[rows, :, :filled] = array[parents, :, :filled]
+
+    def retire(self, place: int) -> None:
+        """Drop the sentence at `place`; the last one, if it is another, moves there."""
+        last = self.count - 1
+        if place != last:
+            width = self.beam_width
+            filled, source = int(self.target_lengths[last]), int(self.source_lengths[last])
+            to_rows = slice(place * width, (place + 1) * width)
+            from_rows = slice(last * width, (last + 1) * width)
+            for array in self._self:
+                array[to_rows, :, :filled] = array[from_rows, :, :filled]
+            for array in self._cross:
+                array[place, :, :source] = array[last, :, :source]
+            for array in self._last:
+                array[place] = array[last]
+            for array in (self.source_lengths, self.target_lengths, self._cross_lengths):
+                array[place] = array[last]
+            for array in (self.input_ids, self._positions, self._self_lengths):
+                array[to_rows] = array[from_rows]
+        self.count = last
+        if last == 0 and max(self.target_capacity, self.source_capacity) > KEPT_CAPACITY:
+            self._allocate_smallest()
+
+    def _allocate_smallest(self) -> None:
+        """Replace all caches by empty ones of the first capacity."""
+        spec, rows = self._spec, self.max_sentences * self.beam_width
+        target = min(FIRST_CAPACITY, spec.max_target_tokens)
+        source = min(FIRST_CAPACITY, spec.max_source_tokens)
+        self._self, self._cross = [], []
+        for _ in cache_names(spec.decoder_layers, "self"):
+            self._self.append(np.zeros((rows, spec.decoder_heads, target, spec.head_size), spec.cache_dtype))
+            self._cross.append(
+                np.zeros((self.max_sentences, spec.decoder_heads, source, spec.head_size), spec.cache_dtype)
+            )
+        self._prefixes.clear()
+
+    def _grow_source(self, longest: int) -> None:
+        """Make the cross-attention caches hold `longest` positions."""
+        if longest > self.source_capacity:
+            self._cross = self._grown(
+                self._cross, self._next_capacity(longest, self._spec.max_source_tokens), self.count
+            )
+
+    def _next_capacity(self, needed: int, limit: int) -> int:
+        """Round up to a power of two times the first capacity, but not above the model's limit."""
+        capacity = FIRST_CAPACITY
+        while capacity < needed:
+            capacity *= 2
+        return max(needed, min(capacity, limit))
+
+    def _grown(self, arrays: list[Array], capacity: int, used: int) -> list[Array]:
+        """Copy caches into larger ones, one after the other so that only one exists twice."""
+        self._prefixes.clear()
+        grown = []
+        while arrays:
+            old = arrays.pop(0)
+            new = np.zeros((*old.shape[:2], capacity, old.shape[3]), old.dtype)
+            new[:used, :, : old.shape[2]] = old[:used]
+            grown.append(new)
+        return grown
+
+
+def _output_name(name: str) -> str:
+    """`self_key_3` -> `self_key_out_3`: the output that updates this input in place."""
+    kind, part, layer = name.split("_")
+    return f"{kind}_{part}_out_{layer}"

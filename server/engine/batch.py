@@ -1,0 +1,156 @@
+"""The sentences of one worker that decode together: one beam width, one arena, one search, one decoder."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.errors import InferenceError
+from server.runtime.session import Array, DecoderSession, ModelSpec
+
+from .arena import Arena
+from .beam import BeamSearch
+from .search import GreedySearch, Search, SearchResult
+from .sequence import EngineObserver, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A sentence that left a batch: what was found, or why nothing was."""
+
+    sequence: Sequence
+    found: SearchResult | InferenceError
+
+
+class Batch:
+    """Up to `max_sentences` sentences of one beam width. Owned by the worker thread.
+
+    Attributes:
+        sequences: the sentences, in the order of their places in the arena.
+    """
+
+    def __init__(
+        self,
+        decoder: DecoderSession,
+        spec: ModelSpec,
+        beam_width: int,
+        max_sentences: int,
+        observer: EngineObserver,
+    ) -> None:
+        """Allocate the arena and the search.
+
+        Args:
+            decoder: a session for this beam width that nobody else uses.
+            spec: sizes of the model.
+            beam_width: rows per sentence.
+            max_sentences: most sentences at a time.
+            observer: told of failed runs.
+        """
+        self._decoder = decoder
+        self._spec = spec
+        self._observer = observer
+        self._arena = Arena(spec, beam_width, max_sentences)
+        self._search: Search = (
+            GreedySearch(max_sentences, spec.eos_id)
+            if beam_width == 1
+            else BeamSearch(beam_width, max_sentences, spec.eos_id)
+        )
+        self.sequences: list[Sequence] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows in use."""
+        return self._arena.rows
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the arena's caches."""
+        return self._arena.cache_bytes
+
+    def admit(self, sequences: list[Sequence], cross: Iterable[Array], lengths: NDArray[np.int32]) -> None:
+        """Add encoded sentences.
+
+        Args:
+            sequences: n sentences of this beam width.
+            cross: their cross-attention keys and values as the encoder returned them, [n, H, S, D] each.
+            lengths: int32 [n], source lengths.
+        """
+        first = self._arena.admit(list(cross), lengths)
+        for place, sequence in enumerate(sequences, first):
+            limit = min(sequence.options.max_decoding_length, self._spec.max_target_tokens)
+            self._search.admit(place, sequence.options, limit)
+        self.sequences.extend(sequences)
+
+    def step(self) -> list[Finished]:
+        """Decode one target position of every sentence; those that end leave.
+
+        Returns:
+            The sentences that left: ended, or failed because the decoder fails on them even when they are
+            alone.
+        """
+        arena = self._arena
+        arena.prepare_step()
+        failed = self._run(0, arena.count)
+        advance = self._search.advance(arena.logits[: arena.rows])
+        arena.finish_step()
+        for place in advance.broken:
+            failed.setdefault(place, InferenceError("the model's scores are not finite numbers"))
+        leaving: dict[int, SearchResult | InferenceError] = {
+            place: self._search.result(place) for place in advance.ended if place not in failed
+        }
+        leaving.update(failed)
+        if len(leaving) == arena.count:
+            return self._retire(leaving)
+        rows, parents = advance.rows, advance.parents
+        if leaving and len(rows):
+            stays = ~np.isin(rows // arena.beam_width, list(leaving))
+            rows, parents = rows[stays], parents[stays]
+        if len(rows):
+            arena.reorder(rows, parents)
+        arena.input_ids[: arena.rows, 0] = advance.tokens
+        return self._retire(leaving) if leaving else []
+
+    def drop(self, leaving: Iterable[Sequence]) -> None:
+        """Free the rows of sentences that nobody waits for; those that are not here are ignored."""
+        gone = set(leaving)
+        for place in range(len(self.sequences) - 1, -1, -1):
+            if self.sequences[place] in gone:
+                self._free(place)
+
+    def _run(self, first: int, count: int) -> dict[int, InferenceError]:
+        """Run the decoder for some sentences; when that fails, run each half alone.
+
+        Halving finds one bad sentence among N with 2 log2 N runs, and every other sentence gets its scores.
+        The scores of a sentence that fails alone are set to zero, so that the search stays in finite numbers.
+
+        Returns:
+            The places of sentences that fail alone, and how.
+        """
+        try:
+            self._decoder.step(self._arena.buffers(first, count))
+        except InferenceError as error:
+            self._observer.error("run_failed" if count > 1 else "poison")
+            if count == 1:
+                width = self._arena.beam_width
+                self._arena.logits[first * width : (first + 1) * width] = 0.0
+                return {first: error}
+            half = count // 2
+            return self._run(first, half) | self._run(first + half, count - half)
+        return {}
+
+    def _retire(self, leaving: dict[int, SearchResult | InferenceError]) -> list[Finished]:
+        """Free the places of sentences that leave, the last first so that no place moves before its turn."""
+        finished = [Finished(self.sequences[place], found) for place, found in leaving.items()]
+        for place in sorted(leaving, reverse=True):
+            self._free(place)
+        return finished
+
+    def _free(self, place: int) -> None:
+        """Free one place in the arena, the search and the list; the last sentence moves there."""
+        last = len(self.sequences) - 1
+        self._arena.retire(place)
+        if place != last:
+            self._search.retire(place, last)
+            self.sequences[place] = self.sequences[last]
+        self.sequences.pop()

@@ -1,0 +1,165 @@
+"""One worker's engine: schedule, run, update.
+
+Sentences enter and leave at every step, so that a batch is never held up by its longest member. Sentences of
+different beam widths cannot share a decoder run (a sentence's beams are folded into its attention heads), so
+there is one batch per width, and each of them makes one step in turn.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from server.errors import AbortedError, DeadlineExceededError, DragomanError, InferenceError
+from server.runtime.session import EncoderSession, ModelSpec, Runtime
+
+from .batch import Batch, Finished
+from .scheduler import encoder_batches
+from .sequence import EngineLimits, EngineObserver, Sequence, SequenceResult
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a sentence ended: with a result or with the error that its caller gets."""
+
+    sequence: Sequence
+    result: SequenceResult | DragomanError
+
+
+class Engine:
+    """Decodes sentences, step by step. Owned by the worker thread.
+
+    Attributes:
+        cache_bytes: bytes of the caches of all its arenas, as of the last step.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        limits: EngineLimits,
+        schedule: Callable[[int], list[Sequence]],
+        observer: EngineObserver,
+        clock: Callable[[], float],
+    ) -> None:
+        """Start with no sentence and no arena.
+
+        Args:
+            runtime: the model.
+            limits: rows and encoder tokens of this worker.
+            schedule: given the number of free rows, hands over the sentences to start now.
+            observer: told what happens.
+            clock: monotonic seconds.
+        """
+        self._encoder: EncoderSession = runtime.encoder
+        self._runtime = runtime
+        self._spec: ModelSpec = runtime.spec
+        self._limits = limits
+        self._schedule = schedule
+        self._observer = observer
+        self._clock = clock
+        self._batches: dict[int, Batch] = {}
+        self.cache_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """Decoder rows in use, over all beam widths."""
+        return sum(batch.rows for batch in self._batches.values())
+
+    def step(self) -> list[Outcome]:
+        """Start waiting sentences, decode one target position of every sentence, and let the ended ones go.
+
+        Returns:
+            The sentences that left in this step.
+        """
+        outcomes = self._drop_unwanted()
+        for run in encoder_batches(
+            self._schedule(self._limits.max_rows - self.rows), self._limits.max_batch_tokens
+        ):
+            outcomes += self._start(run)
+        started_s, busy_rows = self._clock(), self.rows
+        finished: list[Finished] = []
+        for batch in self._batches.values():
+            if batch.sequences:
+                finished += batch.step()
+        now_s = self._clock()
+        if busy_rows:
+            self._observer.step(busy_rows, self._limits.max_rows - busy_rows, now_s - started_s)
+        self.cache_bytes = sum(batch.cache_bytes for batch in self._batches.values())
+        return outcomes + [self._outcome(sentence, now_s) for sentence in finished]
+
+    def _drop_unwanted(self) -> list[Outcome]:
+        """Free the rows of sentences that were aborted or whose deadline has passed."""
+        outcomes, now_s = [], self._clock()
+        for batch in self._batches.values():
+            unwanted = [s for s in batch.sequences if s.aborted or s.overdue(now_s)]
+            if unwanted:
+                batch.drop(unwanted)
+                outcomes += [Outcome(sequence, end_of_unwanted(sequence)) for sequence in unwanted]
+        return outcomes
+
+    def _start(self, run: list[Sequence]) -> list[Outcome]:
+        """Encode sentences of one beam width and put them into their batch.
+
+        When the encoder fails, each half is tried alone, so that one bad sentence does not fail its
+        neighbours.
+
+        Returns:
+            Sentences on which the encoder fails even when they are alone.
+        """
+        lengths = np.array([len(sequence.source) for sequence in run], np.int32)
+        input_ids = np.full((len(run), int(lengths.max())), self._spec.pad_id, np.int64)
+        for row, sequence in enumerate(run):
+            input_ids[row, : len(sequence.source)] = sequence.source
+        started_s = self._clock()
+        try:
+            cross = self._encoder.encode(input_ids, lengths)
+        except InferenceError as error:
+            self._observer.error("run_failed" if len(run) > 1 else "poison")
+            if len(run) == 1:
+                return [Outcome(run[0], error)]
+            half = len(run) // 2
+            return self._start(run[:half]) + self._start(run[half:])
+        now_s = self._clock()
+        real_tokens = int(lengths.sum())
+        self._observer.encode(len(run), real_tokens, input_ids.size - real_tokens, now_s - started_s)
+        for sequence in run:
+            sequence.queue_s = started_s - sequence.submitted_s
+            sequence.encode_s = now_s - started_s
+            sequence.decoding_since_s = now_s
+        self._batch(run[0].beam_size).admit(run, cross, lengths)
+        return []
+
+    def _batch(self, beam_width: int) -> Batch:
+        """Give the batch of a beam width; made when it is first needed."""
+        if beam_width not in self._batches:
+            self._batches[beam_width] = Batch(
+                self._runtime.decoder(beam_width),
+                self._spec,
+                beam_width,
+                self._limits.max_rows // beam_width,
+                self._observer,
+            )
+        return self._batches[beam_width]
+
+    def _outcome(self, finished: Finished, now_s: float) -> Outcome:
+        """Say how a sentence that left its batch ended."""
+        sequence, found = finished.sequence, finished.found
+        if isinstance(found, InferenceError):
+            return Outcome(sequence, found)
+        result = SequenceResult(
+            hypotheses=found.hypotheses,
+            finish_reason=found.finish_reason,
+            source_tokens=len(sequence.source),
+            target_tokens=len(found.hypotheses[0].tokens),
+            queue_s=sequence.queue_s,
+            encode_s=sequence.encode_s,
+            decode_s=now_s - sequence.decoding_since_s,
+        )
+        return Outcome(sequence, result)
+
+
+def end_of_unwanted(sequence: Sequence) -> DragomanError:
+    """The error of a sentence that is taken out before it has a result."""
+    if sequence.aborted:
+        return AbortedError("the request was aborted")
+    return DeadlineExceededError("the deadline passed before the translation was ready")

@@ -1,0 +1,212 @@
+"""The engine's vocabulary: what is asked of a sentence, what it is while it waits, what comes back.
+
+Everything here is a plain value. No clock, no thread, no session.
+"""
+
+import math
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from server.errors import InvalidOptionError
+
+FinishReason = Literal["eos", "length"]
+"""Why a sentence ended: the model said so, or `max_decoding_length` was reached."""
+
+EndReason = Literal["eos", "length", "cancelled", "deadline", "error"]
+"""Why a sentence left the engine, with or without a result; a label of the metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """How a sentence is decoded, in CTranslate2's words.
+
+    Attributes:
+        beam_size: hypotheses kept at each step; 1 is greedy search.
+        length_penalty: exponent a of the final score `log P / length**a`; 0 ranks by plain log-probability.
+        num_hypotheses: how many of the best hypotheses to return, at most `beam_size`.
+        max_decoding_length: decoder steps after which a sentence ends, the one that yields the end token
+            counted.
+        min_decoding_length: target tokens before which the end token is not allowed.
+        return_scores: whether greedy search also accumulates log-probabilities (beam search always does).
+    """
+
+    beam_size: int = 1
+    length_penalty: float = 1.0
+    num_hypotheses: int = 1
+    max_decoding_length: int = 256
+    min_decoding_length: int = 0
+    return_scores: bool = False
+
+    def validate(self) -> None:
+        """Check every option and how they fit together.
+
+        Raises:
+            InvalidOptionError: an option is out of range; the message names it.
+        """
+        if self.beam_size < 1:
+            raise InvalidOptionError("beam_size must be at least 1")
+        if not 1 <= self.num_hypotheses <= self.beam_size:
+            raise InvalidOptionError("num_hypotheses must be between 1 and beam_size")
+        if not math.isfinite(self.length_penalty):
+            raise InvalidOptionError("length_penalty must be a finite number")
+        if self.max_decoding_length < 1:
+            raise InvalidOptionError("max_decoding_length must be at least 1")
+        if not 0 <= self.min_decoding_length <= self.max_decoding_length:
+            raise InvalidOptionError("min_decoding_length must be between 0 and max_decoding_length")
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One translation of a sentence.
+
+    Attributes:
+        tokens: target ids without the end token.
+        score: natural-log probability divided by `length**length_penalty`, where length counts the end token
+            if the hypothesis has one (`search` has the details); 0.0 for greedy search without
+            `return_scores`.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceResult:
+    """A decoded sentence.
+
+    Attributes:
+        hypotheses: best first, `num_hypotheses` of them.
+        finish_reason: why the best hypothesis ended.
+        source_tokens: tokens read, prefix and suffix included.
+        target_tokens: tokens of the best hypothesis, the end token not counted.
+        queue_s: seconds from submission to the start of the encoder run.
+        encode_s: seconds of the encoder run this sentence was part of.
+        decode_s: seconds from the end of the encoder run to the end of the last decoder step.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    finish_reason: FinishReason
+    source_tokens: int
+    target_tokens: int
+    queue_s: float
+    encode_s: float
+    decode_s: float
+
+
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """A sentence on its way through the engine; compared by identity.
+
+    Attributes:
+        request_id: the request it belongs to.
+        source: token ids with the model's prefix and suffix.
+        options: how to decode it.
+        submitted_s: monotonic time of submission.
+        deadline_s: monotonic time after which nobody waits for it, or None.
+        future: where its one outcome goes.
+        aborted: set by an abort; the row is freed before the next step.
+        queue_s: seconds it waited; known once it is admitted.
+        encode_s: seconds of its encoder run; known once it is encoded.
+        decoding_since_s: monotonic time at which it entered the decoder.
+    """
+
+    request_id: str
+    source: tuple[int, ...]
+    options: DecodingOptions
+    submitted_s: float
+    deadline_s: float | None
+    future: Future[SequenceResult]
+    aborted: bool = False
+    queue_s: float = 0.0
+    encode_s: float = 0.0
+    decoding_since_s: float = 0.0
+
+    @property
+    def beam_size(self) -> int:
+        """Rows it takes in a batch."""
+        return self.options.beam_size
+
+    def overdue(self, now_s: float) -> bool:
+        """Whether its deadline has passed at `now_s`."""
+        return self.deadline_s is not None and now_s >= self.deadline_s
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the engine may take on.
+
+    Attributes:
+        workers: worker threads, each with its own arena and batches.
+        max_rows: decoder rows of one worker over all beam widths (a sentence takes `beam_size` rows).
+        max_queue_sentences: sentences that may wait, over all workers.
+        max_queue_tokens: source tokens that may wait, over all workers.
+        max_batch_tokens: encoder positions of one admission, padding included.
+        max_source_tokens: tokens of one source sentence, prefix and suffix included.
+        max_target_tokens: upper bound of `max_decoding_length`; a larger one is lowered to it.
+    """
+
+    workers: int = 1
+    max_rows: int = 32
+    max_queue_sentences: int = 2048
+    max_queue_tokens: int = 65536
+    max_batch_tokens: int = 4096
+    max_source_tokens: int = 512
+    max_target_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What the engine is doing at one moment.
+
+    Attributes:
+        queue_sentences: sentences waiting.
+        queue_tokens: source tokens waiting.
+        queue_oldest_age_s: seconds the oldest waiting sentence has waited; 0.0 if none waits.
+        rows_busy: decoder rows in use, over all workers.
+        rows_total: decoder rows there are, over all workers.
+        kv_cache_bytes: bytes held by the arenas of all workers.
+        alive: False once a worker crashed.
+        last_progress_s: monotonic time of the last finished step, or of the start.
+    """
+
+    queue_sentences: int
+    queue_tokens: int
+    queue_oldest_age_s: float
+    rows_busy: int
+    rows_total: int
+    kv_cache_bytes: int
+    alive: bool
+    last_progress_s: float
+
+
+class EngineObserver(Protocol):
+    """Told what the engine does; called from worker threads, must be quick and must not raise."""
+
+    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
+        """One encoder run ended."""
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        """One decoder step ended."""
+
+    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        """One sentence left the engine."""
+
+    def error(self, kind: str) -> None:
+        """One engine fault: `run_failed`, `poison`, `terminated` or `worker_lost`."""
+
+
+class NullObserver:
+    """An observer that looks away."""
+
+    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
+        """Do nothing."""
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        """Do nothing."""
+
+    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        """Do nothing."""
+
+    def error(self, kind: str) -> None:
+        """Do nothing."""

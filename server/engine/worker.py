@@ -1,0 +1,301 @@
+"""The only threads of the engine: workers that share a model and a waiting line, and the futures.
+
+A request's way: `WorkerPool.submit` puts its sentences in the scheduler and wakes the workers; a worker's
+`Engine.step` takes them over and decodes them; `_resolve` sets each future, exactly once. Nothing polls: an
+idle worker sleeps on a condition until there is work or the end.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as SequenceOf
+from concurrent.futures import Future, InvalidStateError
+
+from server.errors import (
+    AbortedError,
+    DragomanError,
+    DrainingError,
+    EngineDeadError,
+    InvalidOptionError,
+    InvalidRequestError,
+    TextTooLongError,
+)
+from server.runtime.session import Runtime
+
+from .engine import Engine, Outcome, end_of_unwanted
+from .scheduler import Load, Scheduler
+from .sequence import (
+    DecodingOptions,
+    EndReason,
+    EngineLimits,
+    EngineObserver,
+    EngineStats,
+    NullObserver,
+    Sequence,
+    SequenceResult,
+)
+
+_log = logging.getLogger("dragoman.engine")
+
+_END_REASONS: dict[str, EndReason] = {
+    "aborted": "cancelled",
+    "draining": "cancelled",
+    "deadline_exceeded": "deadline",
+}
+"""Reason of an error -> reason for which a sentence left; every other is `error`."""
+
+
+class WorkerPool:
+    """Worker threads over one model. Thread-safe."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        limits: EngineLimits,
+        observer: EngineObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make the engines; no thread runs before `start`.
+
+        Args:
+            runtime: the model, shared by all workers.
+            limits: what the pool takes on.
+            observer: told what happens; None looks away.
+            clock: monotonic seconds; deadlines are on this clock.
+        """
+        self._runtime = runtime
+        self._limits = limits
+        self._observer = observer or NullObserver()
+        self._clock = clock
+        self._scheduler = Scheduler(limits)
+        self._changed = threading.Condition()
+        self._engines = [
+            Engine(runtime, limits, self._scheduling_for(worker), self._observer, clock)
+            for worker in range(limits.workers)
+        ]
+        self._threads: list[threading.Thread] = []
+        self._busy_rows = [0] * limits.workers
+        self._cache_bytes = [0] * limits.workers
+        self._live: dict[str, set[Sequence]] = {}
+        self._draining = False
+        self._stopping = False
+        self._death: BaseException | None = None
+        self._last_progress_s = clock()
+
+    def start(self) -> None:
+        """Start the worker threads."""
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker,), name=f"dragoman-worker-{worker}", daemon=True)
+            for worker in range(self._limits.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(
+        self,
+        request_id: str,
+        sources: SequenceOf[SequenceOf[int]],
+        options: DecodingOptions,
+        deadline_s: float | None = None,
+    ) -> list[Future[SequenceResult]]:
+        """Put all sentences of a request in the line, or none.
+
+        Each future ends exactly once: with a result, or with DeadlineExceededError, AbortedError,
+        InferenceError, DrainingError (the pool closed before it was done) or EngineDeadError. Cancelling a
+        future frees its row.
+
+        Args:
+            request_id: names the request for `abort` and for fair sharing.
+            sources: token ids of every sentence, prefix and suffix included.
+            options: how to decode them.
+            deadline_s: time on the pool's clock after which nobody waits for them.
+
+        Returns:
+            One future per sentence, in order.
+
+        Raises:
+            InvalidRequestError: an option or a sentence is out of range; subclasses say how.
+            QueueFullError: there is no room in the line now.
+            DrainingError: the pool is closing.
+            EngineDeadError: a worker crashed.
+        """
+        self._check(sources, options)
+        now_s = self._clock()
+        sequences = [
+            Sequence(request_id, tuple(source), options, now_s, deadline_s, Future()) for source in sources
+        ]
+        with self._changed:
+            if self._death is not None:
+                raise EngineDeadError("the engine has stopped")
+            if self._draining:
+                raise DrainingError("the server is shutting down")
+            self._scheduler.add(sequences)
+            self._live.setdefault(request_id, set()).update(sequences)
+            self._changed.notify_all()
+        for sequence in sequences:
+            sequence.future.add_done_callback(_Cancellation(sequence))
+        return [sequence.future for sequence in sequences]
+
+    def abort(self, request_id: str) -> None:
+        """End a request: waiting sentences leave the line now, decoding ones their rows within a step."""
+        with self._changed:
+            self._scheduler.abort(request_id)
+            sequences = list(self._live.get(request_id, ()))
+            for sequence in sequences:
+                sequence.aborted = True
+        self._end(sequences, lambda _: AbortedError("the request was aborted"))
+
+    def close(self, timeout_s: float) -> None:
+        """Take no new work, finish what there is, stop the threads.
+
+        Args:
+            timeout_s: seconds for what there is; what is not done then ends with DrainingError, and a run
+                that is in progress is terminated.
+        """
+        with self._changed:
+            self._draining = True
+            self._changed.wait_for(lambda: not self._live or self._death is not None, timeout_s)
+            self._stopping = True
+            left = self._take_all()
+            self._changed.notify_all()
+        if left:
+            self._runtime.terminate()
+            self._end(left, lambda _: DrainingError("the server shut down before the translation was ready"))
+        for thread in self._threads:
+            thread.join()
+
+    def stats(self) -> EngineStats:
+        """Say what the engine is doing now."""
+        with self._changed:
+            oldest_s = self._scheduler.oldest_s()
+            return EngineStats(
+                queue_sentences=self._scheduler.sentences,
+                queue_tokens=self._scheduler.tokens,
+                queue_oldest_age_s=0.0 if oldest_s is None else self._clock() - oldest_s,
+                rows_busy=sum(self._busy_rows),
+                rows_total=self._limits.max_rows * self._limits.workers,
+                kv_cache_bytes=sum(self._cache_bytes),
+                alive=self._death is None,
+                last_progress_s=self._last_progress_s,
+            )
+
+    def _check(self, sources: SequenceOf[SequenceOf[int]], options: DecodingOptions) -> None:
+        """Refuse what the engine could never decode."""
+        options.validate()
+        widths = [width for width in self._runtime.spec.beam_widths if width <= self._limits.max_rows]
+        if options.beam_size not in widths:
+            raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
+        longest = min(self._limits.max_source_tokens, self._runtime.spec.max_source_tokens)
+        for source in sources:
+            if not source:
+                raise InvalidRequestError("a sentence has no tokens")
+            if len(source) > longest:
+                raise TextTooLongError(f"a sentence has {len(source)} tokens; at most {longest} are accepted")
+
+    def _scheduling_for(self, worker: int) -> Callable[[int], list[Sequence]]:
+        """Give the worker's engine its access to the line."""
+
+        def schedule(free_rows: int) -> list[Sequence]:
+            now_s = self._clock()
+            with self._changed:
+                overdue = self._scheduler.expire(now_s)
+                busy = self._busy_rows
+                busy[worker] = self._limits.max_rows - free_rows
+                load = Load(free_rows, busy[worker], sum(busy), self._limits.workers)
+                admitted = self._scheduler.admit(now_s, load)
+                busy[worker] += sum(sequence.beam_size for sequence in admitted)
+            self._end(overdue, end_of_unwanted)
+            return admitted
+
+        return schedule
+
+    def _work(self, worker: int) -> None:
+        """Step the worker's engine while there is work; a worker thread's whole life."""
+        engine = self._engines[worker]
+        try:
+            while self._wait_for_work(engine):
+                outcomes = engine.step()
+                with self._changed:
+                    self._busy_rows[worker] = engine.rows
+                    self._cache_bytes[worker] = engine.cache_bytes
+                    self._last_progress_s = self._clock()
+                for outcome in outcomes:
+                    self._finish(outcome)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the callers must hear of it
+            self._die(error)
+
+    def _wait_for_work(self, engine: Engine) -> bool:
+        """Sleep until there are rows to decode or sentences to start; False ends the thread."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or engine.rows or self._scheduler.sentences)
+            return not self._stopping
+
+    def _die(self, error: BaseException) -> None:
+        """Record that a worker crashed: nothing can be decoded any more, every caller is told."""
+        with self._changed:
+            if self._stopping:
+                return
+            _log.critical("a worker crashed; the engine has stopped", exc_info=error)
+            self._death = error
+            self._stopping = True
+            left = self._take_all()
+            self._changed.notify_all()
+        self._observer.error("worker_lost")
+        self._end(left, lambda _: EngineDeadError("the engine has stopped"))
+
+    def _take_all(self) -> list[Sequence]:
+        """Empty the line and forget every sentence; call with the lock held."""
+        self._scheduler.drain()
+        left = [sequence for sequences in self._live.values() for sequence in sequences]
+        for sequence in left:
+            sequence.aborted = True
+        return left
+
+    def _end(self, sequences: Iterable[Sequence], error: Callable[[Sequence], DragomanError]) -> None:
+        """End sentences without a result."""
+        for sequence in sequences:
+            self._finish(Outcome(sequence, error(sequence)))
+
+    def _finish(self, outcome: Outcome) -> None:
+        """Forget a sentence, tell the observer and resolve its future; does nothing the second time."""
+        sequence, result = outcome.sequence, outcome.result
+        with self._changed:
+            request = self._live.get(sequence.request_id)
+            if request is None or sequence not in request:
+                return
+            request.discard(sequence)
+            if not request:
+                del self._live[sequence.request_id]
+            if not self._live:
+                self._changed.notify_all()
+        if isinstance(result, SequenceResult):
+            self._observer.finished(
+                result.finish_reason, result.source_tokens, result.target_tokens, result.queue_s
+            )
+        else:
+            reason = _END_REASONS.get(result.reason, "error")
+            self._observer.finished(reason, len(sequence.source), 0, sequence.queue_s)
+        _resolve(sequence.future, result)
+
+
+class _Cancellation:
+    """Marks a sentence as aborted when its caller cancels the future."""
+
+    def __init__(self, sequence: Sequence) -> None:
+        self._sequence = sequence
+
+    def __call__(self, future: Future[SequenceResult]) -> None:
+        if future.cancelled():
+            self._sequence.aborted = True
+
+
+def _resolve(future: Future[SequenceResult], result: SequenceResult | DragomanError) -> None:
+    """Set a future; the one place where that is done. A future that its caller cancelled stays cancelled."""
+    try:
+        if isinstance(result, SequenceResult):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
+    except InvalidStateError:
+        return

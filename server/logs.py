@@ -1,0 +1,44 @@
+"""Logs as JSON, one object a line, on standard output. Never any text that was sent to be translated."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a log record with its `extra` fields as one line of JSON. Thread-safe."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Build the line.
+
+        Args:
+            record: what is logged.
+
+        Returns:
+            JSON without line breaks; other scripts and control characters are escaped.
+        """
+        fields: dict[str, Any] = {
+            "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "msg": record.getMessage(),
+        }
+        fields |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+def configure_logging(level: str) -> None:
+    """Send everything that is logged in this process to standard output as JSON.
+
+    Args:
+        level: least severe level of our own loggers; libraries log warnings only.
+    """
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("dragoman").setLevel(level.upper())

@@ -1,0 +1,270 @@
+"""Every Prometheus series of the server, in one class. docs/metrics.md explains them.
+
+Labels are closed sets and created at the start, so that a rate sees the first event as a step from 0.
+"""
+
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from server.engine.sequence import EndReason, EngineStats
+
+# From 1 ms, because short sentences take a few; with the service levels (0.1, 0.25, 0.5, 1 s) as exact
+# bounds.
+REQUEST_BUCKETS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.75,
+    1.0, 1.5, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+STAGE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+STEP_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+TOKEN_BUCKETS = (4, 8, 16, 32, 64, 128, 256, 512)
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
+SIZE_BUCKETS = (256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+OTHER_METHOD = "_OTHER"
+UNMATCHED_ROUTE = "<unmatched>"
+# Routes whose latency is observed; each costs 22 series a method.
+TIMED_ROUTES = ("/translate", "/detect", "/livez", "/readyz", "/metrics")
+TRANSLATE_CODES = ("200", "400", "413", "415", "429", "499", "500", "503", "504")
+STAGES = ("parse", "tokenize", "encode", "decode", "detokenize")
+FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
+ENGINE_ERRORS = ("run_failed", "terminated", "poison", "worker_lost")
+PHASES = ("receiving", "queued", "running")
+REJECTED = {
+    "invalid_request": "invalid",
+    "malformed": "invalid",
+    "invalid_option": "invalid",
+    "too_many_texts": "invalid",
+    "unsupported_language": "invalid",
+    "unsupported_media_type": "invalid",
+    "text_too_long": "too_many_tokens",
+    "body_too_large": "too_large",
+    "missing_key": "unauthorized",
+    "bad_key": "unauthorized",
+    "rate_limited": "rate_limited",
+    "queue_full": "queue_full",
+    "deadline_exceeded": "deadline",
+    "draining": "draining",
+    "not_ready": "not_ready",
+    "engine_dead": "not_ready",
+}
+
+
+class Metrics:
+    """All series, over one registry. Implements `EngineObserver`. Thread-safe."""
+
+    def __init__(self, registry: CollectorRegistry, commit: str = "unknown") -> None:
+        """Register every series and pre-create every known label.
+
+        Args:
+            registry: where they are registered; each instance needs its own.
+            commit: source revision for `dragoman_build_info`.
+        """
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        def counter(name: str, text: str, labels: Iterable[str] = ()) -> Counter:
+            return Counter(f"dragoman_{name}", text, tuple(labels), registry=registry)
+
+        def gauge(name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
+            return Gauge(f"dragoman_{name}", text, tuple(labels), registry=registry)
+
+        def histogram(name: str, text: str, bounds: Iterable[float], labels: Iterable[str] = ()) -> Histogram:
+            return Histogram(
+                f"dragoman_{name}", text, tuple(labels), buckets=tuple(bounds), registry=registry
+            )
+
+        self._requests = counter(
+            "http_requests_total", "HTTP requests answered.", ("route", "method", "code")
+        )
+        self._request_duration = histogram(
+            "http_request_duration_seconds", "Time from headers parsed to last byte sent.",
+            REQUEST_BUCKETS, ("route", "method"),
+        )  # fmt: skip
+        self.requests_in_flight = gauge("http_requests_in_flight", "HTTP requests being handled.")
+        self._request_size = histogram("http_request_size_bytes", "Request body size.", SIZE_BUCKETS)
+        self._rejected = counter("requests_rejected_total", "Requests refused before inference.", ("reason",))
+        self._disconnects = counter(
+            "client_disconnects_total", "Requests abandoned by the client.", ("phase",)
+        )
+        self._queue_sentences = gauge("queue_sentences", "Sentences waiting.")
+        self._queue_tokens = gauge("queue_tokens", "Source tokens waiting.")
+        self.queue_capacity_tokens = gauge(
+            "queue_capacity_tokens", "Admission limit of waiting source tokens."
+        )
+        self._queue_oldest = gauge("queue_oldest_age_seconds", "Age of the oldest waiting sentence.")
+        self._queue_wait = histogram(
+            "queue_wait_seconds", "Enqueue to first compute, per sentence.", STAGE_BUCKETS
+        )
+        self._batch_sentences = histogram(
+            "batch_sentences", "Sentences per encoder run, rows per decoder step.", BATCH_BUCKETS, ("stage",)
+        )
+        self.batch_max_sentences = gauge("batch_max_sentences", "Decoder rows of one worker.")
+        self._batch_tokens = counter("batch_tokens_total", "Encoder positions computed.", ("kind",))
+        self._slots = gauge("decode_slots", "Decoder rows now.", ("state",))
+        self._slot_steps = counter("decode_slot_steps_total", "Decoder rows times steps.", ("state",))
+        self._step_duration = histogram("decode_step_duration_seconds", "One decoder step.", STEP_BUCKETS)
+        self._stage_duration = histogram(
+            "stage_duration_seconds", "Time per stage and request.", STAGE_BUCKETS, ("stage",)
+        )
+        self._source_tokens_total = counter("source_tokens_total", "Source tokens read, without padding.")
+        self._target_tokens_total = counter("target_tokens_total", "Target tokens produced, without padding.")
+        self._source_tokens = histogram(
+            "sentence_source_tokens", "Source tokens per sentence.", TOKEN_BUCKETS
+        )
+        self._target_tokens = histogram(
+            "sentence_target_tokens", "Target tokens per sentence.", TOKEN_BUCKETS
+        )
+        self._finished = counter("sentences_finished_total", "Sentences that left the engine.", ("reason",))
+        self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
+        self._kv_cache = gauge("kv_cache_bytes", "Key and value cache allocated.")
+        self._model_info = gauge(
+            "model_info", "Model being served.", ("name", "version", "sha256", "precision", "opset")
+        )
+        self._model_load = gauge("model_load_duration_seconds", "Last load including warm-up.")
+        self._model_loaded = gauge("model_loaded_timestamp_seconds", "Unix time of the last successful load.")
+        self.ready = gauge("ready", "1 when requests are accepted.")
+        self.draining = gauge("draining", "1 when shutting down.")
+        self.event_loop_lag = histogram("event_loop_lag_seconds", "Delay of a 100 ms timer.", LAG_BUCKETS)
+        self._build_info = gauge("build_info", "Build.", ("version", "commit", "python", "onnxruntime"))
+        self._build_info.labels(
+            _version("dragoman"),
+            commit,
+            platform.python_version(),
+            _version("onnxruntime", "onnxruntime-gpu"),
+        ).set(1)
+        self._create_labels()
+
+    def _create_labels(self) -> None:
+        for code in TRANSLATE_CODES:
+            self._requests.labels("/translate", "POST", code)
+        self._request_duration.labels("/translate", "POST")
+        for family, values in (
+            (self._rejected, sorted(set(REJECTED.values()))),
+            (self._disconnects, PHASES),
+            (self._batch_sentences, ("encode", "decode")),
+            (self._batch_tokens, ("real", "padding")),
+            (self._slots, ("busy", "free")),
+            (self._slot_steps, ("busy", "idle")),
+            (self._stage_duration, STAGES),
+            (self._finished, FINISH_REASONS),
+            (self._engine_errors, ENGINE_ERRORS),
+        ):
+            for value in values:
+                family.labels(value)
+
+    # HTTP
+
+    def answered(self, route: str | None, method: str, code: int, duration_s: float, body_bytes: int) -> None:
+        """Count a request that has ended.
+
+        Args:
+            route: template of the matched route; None if none matched.
+            method: of the request, any string.
+            code: status answered, 499 if the client went away.
+            duration_s: seconds since its headers were parsed.
+            body_bytes: size of the body that was read.
+        """
+        method = method if method in METHODS else OTHER_METHOD
+        self._requests.labels(route or UNMATCHED_ROUTE, method, str(code)).inc()
+        if route in TIMED_ROUTES and code != 405:
+            self._request_duration.labels(route, method).observe(duration_s)
+        if body_bytes:
+            self._request_size.observe(body_bytes)
+
+    def rejected(self, reason: str) -> None:
+        """Count a refusal by the error's reason; reasons of failures are looked over."""
+        if reason in REJECTED:
+            self._rejected.labels(REJECTED[reason]).inc()
+
+    def disconnected(self, phase: str) -> None:
+        """Count a client that went away: `receiving`, `queued` or `running`."""
+        self._disconnects.labels(phase).inc()
+
+    def stage(self, stage: str, duration_s: float) -> None:
+        """Observe how long one of `STAGES` took for a request."""
+        self._stage_duration.labels(stage).observe(duration_s)
+
+    # The engine's observer
+
+    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
+        """Observe an encoder run."""
+        self._batch_sentences.labels("encode").observe(sentences)
+        self._batch_tokens.labels("real").inc(real_tokens)
+        self._batch_tokens.labels("padding").inc(padding_tokens)
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        """Observe a decoder step."""
+        self._batch_sentences.labels("decode").observe(busy_rows)
+        self._slot_steps.labels("busy").inc(busy_rows)
+        self._slot_steps.labels("idle").inc(idle_rows)
+        self._step_duration.observe(duration_s)
+
+    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        """Observe a sentence that left the engine, however it ended."""
+        self._finished.labels(reason).inc()
+        if reason in ("eos", "length"):
+            self._queue_wait.observe(queue_s)
+            self._source_tokens.observe(source_tokens)
+            self._target_tokens.observe(target_tokens)
+            self._source_tokens_total.inc(source_tokens)
+        self._target_tokens_total.inc(target_tokens)
+
+    def error(self, kind: str) -> None:
+        """Count an engine fault."""
+        self._engine_errors.labels(kind).inc()
+
+    # State, set when it is scraped or when it changes
+
+    def refresh(self, stats: EngineStats) -> None:
+        """Set the gauges that mirror the engine.
+
+        Args:
+            stats: taken just now.
+        """
+        self._queue_sentences.set(stats.queue_sentences)
+        self._queue_tokens.set(stats.queue_tokens)
+        self._queue_oldest.set(stats.queue_oldest_age_s)
+        self._slots.labels("busy").set(stats.rows_busy)
+        self._slots.labels("free").set(stats.rows_total - stats.rows_busy)
+        self._kv_cache.set(stats.kv_cache_bytes)
+
+    def model_loaded(
+        self, *, name: str, version: str, sha256: str, precision: str, opset: int, duration_s: float
+    ) -> None:
+        """Say which model is served from now on.
+
+        Args:
+            name: of the bundle.
+            version: of the bundle.
+            sha256: of its manifest; 12 digits of it become a label.
+            precision: of its weights.
+            opset: of its graphs.
+            duration_s: seconds the load took.
+        """
+        self._model_info.clear()
+        self._model_info.labels(name, version, sha256[:12], precision, str(opset)).set(1)
+        self._model_load.set(duration_s)
+        self._model_loaded.set_to_current_time()
+
+    def render(self) -> bytes:
+        """Write all series in Prometheus' text format."""
+        return prometheus_client.generate_latest(self.registry)
+
+
+def _version(*distributions: str) -> str:
+    for name in distributions:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"

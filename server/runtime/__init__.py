@@ -1,0 +1,1 @@
+"""How the engine reaches a model: Protocols of one method each, and their ONNX Runtime implementation."""

@@ -1,0 +1,134 @@
+"""The seam between the engine and a model: two Protocols of one method each, and what passes through them.
+
+Tensor names and shapes are those of a bundle's graphs. The engine owns every buffer; an implementation only
+binds them, so the same engine runs over ONNX Runtime, over a fake in tests and, later, over buffers on a
+device.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+"""An array of any dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What the engine must know of a model.
+
+    Attributes:
+        decoder_layers: layers that have a cache.
+        decoder_heads: attention heads H of the decoder.
+        head_size: size D of one head.
+        vocabulary_size: target vocabulary V.
+        cache_dtype: dtype of keys and values, float32 or float16.
+        pad_id: fills the source on the right.
+        eos_id: ends a target.
+        decoder_start_id: the first input of the decoder.
+        beam_widths: beam sizes for which there is a decoder, ascending.
+        max_source_tokens: longest source, prefix and suffix included.
+        max_target_tokens: longest target; also the largest cache capacity.
+    """
+
+    decoder_layers: int
+    decoder_heads: int
+    head_size: int
+    vocabulary_size: int
+    cache_dtype: np.dtype[Any]
+    pad_id: int
+    eos_id: int
+    decoder_start_id: int
+    beam_widths: tuple[int, ...]
+    max_source_tokens: int
+    max_target_tokens: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class StepBuffers:
+    """The arrays of one decoder run by tensor name; C-contiguous, compared by identity.
+
+    As long as the same object is passed, addresses and shapes are the same and nothing has to be bound again.
+    The caches are among the inputs and the outputs, as the same memory: the decoder updates them in place.
+
+    Attributes:
+        inputs: `input_ids` int64 [R, 1], `positions` int64 [R, 1], `self_lengths` int32 [R], `self_total`
+            int32 [], `cross_lengths` int32 [N], `cross_total` int32 [], and per layer i `self_key_i`,
+            `self_value_i` [R, H, P, D], `cross_key_i`, `cross_value_i` [N, H, S, D], `cross_last_key_i`,
+            `cross_last_value_i` [N, 1, H*D].
+        outputs: `logits` float32 [R, V], and per layer `self_key_out_i`, `self_value_out_i`,
+            `cross_key_out_i`, `cross_value_out_i`.
+    """
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+class EncoderSession(Protocol):
+    """Runs the encoder. Thread-safe."""
+
+    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Array]:
+        """Compute the cross-attention keys and values of N sentences.
+
+        Args:
+            input_ids: int64 [N, S], padded on the right.
+            lengths: int32 [N], true lengths, at least 1.
+
+        Returns:
+            `cross_key_0`, `cross_value_0`, `cross_key_1`, ...: [N, H, S, D] each, a pair for every decoder
+            layer; positions past a sentence's length hold anything.
+
+        Raises:
+            InferenceError: the run failed; the session stays usable.
+        """
+
+
+class DecoderSession(Protocol):
+    """Runs the decoder of one beam width. Owned by one worker thread."""
+
+    def step(self, buffers: StepBuffers) -> None:
+        """Run the decoder for one target position of every row.
+
+        Reads `buffers.inputs`, writes `logits` and one position of every row's cache. Running it again with
+        the same inputs writes the same values, so a failed run may be repeated for a part of the rows.
+
+        Args:
+            buffers: the arrays to run on.
+
+        Raises:
+            InferenceError: the run failed; what it wrote is undefined, the session stays usable.
+        """
+
+
+class Runtime(Protocol):
+    """A loaded model. Thread-safe."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the engine must know of the model."""
+
+    @property
+    def encoder(self) -> EncoderSession:
+        """The encoder, shared by all workers."""
+
+    def decoder(self, beam_width: int) -> DecoderSession:
+        """Give a decoder of this beam width: a new session object over shared weights, for one worker."""
+
+    def terminate(self) -> None:
+        """Make every run, now and later, end with InferenceError; for a shutdown that takes too long."""
+
+
+def cache_names(layers: int, kind: str) -> Sequence[str]:
+    """Names of one kind of cache tensor, layer by layer, keys before values.
+
+    Args:
+        layers: decoder layers.
+        kind: `self`, `cross` or `cross_last`.
+
+    Returns:
+        `<kind>_key_0`, `<kind>_value_0`, `<kind>_key_1`, ...
+    """
+    return [f"{kind}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]

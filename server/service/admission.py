@@ -1,0 +1,169 @@
+"""What a request may ask for: texts, tokens and options against the limits of server and model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from export.bundle import Manifest
+from server.engine.sequence import DecodingOptions
+from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
+from server.service.request import DecodingWishes
+from server.settings import Settings
+
+# Without `max_decoding_length`, a sentence may become three times as long as its source and 32 tokens more:
+# far beyond any real translation (German needs 1.1 tokens an English one), but a model that runs in circles
+# ends early.
+_DEFAULT_LENGTH_RATIO = 3
+_DEFAULT_LENGTH_EXTRA = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Limits of one request.
+
+    Attributes:
+        max_texts: texts in it.
+        max_text_chars: characters of one text.
+        max_request_tokens: source tokens of all its sentences.
+        max_source_tokens: tokens of one sentence that the model reads, specials included.
+        max_target_tokens: tokens of one sentence that the model writes.
+        default_beam_size: used when the request does not choose.
+        max_beam_size: largest allowed.
+        beam_widths: widths that the bundle has a graph for, ascending.
+    """
+
+    max_texts: int
+    max_text_chars: int
+    max_request_tokens: int
+    max_source_tokens: int
+    max_target_tokens: int
+    default_beam_size: int
+    max_beam_size: int
+    beam_widths: tuple[int, ...]
+
+    @property
+    def usable_widths(self) -> tuple[int, ...]:
+        """Beam widths that requests may choose, ascending."""
+        return tuple(width for width in self.beam_widths if width <= self.max_beam_size)
+
+
+def request_limits(settings: Settings, manifest: Manifest) -> RequestLimits:
+    """Combine what the operator allows with what the model can.
+
+    Args:
+        settings: of the server.
+        manifest: of the bundle.
+
+    Returns:
+        Limits of one request.
+    """
+    return RequestLimits(
+        max_texts=settings.max_texts,
+        max_text_chars=settings.max_text_chars,
+        max_request_tokens=settings.max_request_tokens,
+        max_source_tokens=manifest.limits.max_source_tokens,
+        max_target_tokens=manifest.limits.max_target_tokens,
+        default_beam_size=settings.default_beam_size,
+        max_beam_size=settings.max_beam_size,
+        beam_widths=manifest.graphs.beam_widths,
+    )
+
+
+def check_texts(texts: Sequence[str], limits: RequestLimits) -> None:
+    """Check number and length of the texts, before any work is done on them.
+
+    Raises:
+        InvalidRequestError: there is none.
+        TooManyTextsError: there are too many.
+        TextTooLongError: one has too many characters.
+    """
+    if not texts:
+        raise InvalidRequestError("q is an empty array; it needs at least one text")
+    if len(texts) > limits.max_texts:
+        raise TooManyTextsError(f"{len(texts)} texts in one request; at most {limits.max_texts} are accepted")
+    for number, text in enumerate(texts, start=1):
+        if len(text) > limits.max_text_chars:
+            raise TextTooLongError(
+                f"text {number} has {len(text)} characters; at most {limits.max_text_chars} are accepted"
+            )
+
+
+def check_tokens(lengths: Sequence[int], limits: RequestLimits) -> None:
+    """Check source lengths after tokenisation, which may expand characters.
+
+    Args:
+        lengths: tokens of each sentence, specials included.
+        limits: the limits to keep.
+
+    Raises:
+        TextTooLongError: one sentence, or all together, have too many tokens.
+    """
+    longest = max(lengths, default=0)
+    if longest > limits.max_source_tokens:
+        raise TextTooLongError(
+            f"a sentence has {longest} tokens; the model reads at most {limits.max_source_tokens} a sentence"
+        )
+    if sum(lengths) > limits.max_request_tokens:
+        raise TextTooLongError(
+            f"the request has {sum(lengths)} tokens; at most {limits.max_request_tokens} are accepted"
+        )
+
+
+def check_options(wishes: DecodingWishes, limits: RequestLimits) -> None:
+    """Check decoding options against each other and the limits, before any work is done.
+
+    Raises:
+        InvalidOptionError: an option is out of range; the message names it.
+    """
+    choose_options(wishes, limits, longest_source=limits.max_source_tokens)
+
+
+def choose_options(wishes: DecodingWishes, limits: RequestLimits, longest_source: int) -> DecodingOptions:
+    """Turn wishes into the options of the engine.
+
+    Args:
+        wishes: what the client stated.
+        limits: what is allowed.
+        longest_source: tokens of the request's longest sentence.
+
+    Returns:
+        Options that the engine accepts.
+
+    Raises:
+        InvalidOptionError: an option is out of range; the message names it.
+    """
+    maximum = wishes.max_decoding_length
+    minimum = wishes.min_decoding_length or 0
+    if minimum > limits.max_target_tokens:
+        raise InvalidOptionError(f"min_decoding_length may be at most {limits.max_target_tokens}")
+    if maximum is None:
+        usual = _DEFAULT_LENGTH_RATIO * longest_source + _DEFAULT_LENGTH_EXTRA
+        maximum = max(minimum, min(limits.max_target_tokens, usual))
+    elif maximum > limits.max_target_tokens:
+        raise InvalidOptionError(f"max_decoding_length may be at most {limits.max_target_tokens}")
+    options = DecodingOptions(
+        beam_size=_choose_beam_size(wishes, limits),
+        length_penalty=1.0 if wishes.length_penalty is None else wishes.length_penalty,
+        num_hypotheses=wishes.num_hypotheses,
+        max_decoding_length=maximum,
+        min_decoding_length=minimum,
+        return_scores=wishes.return_scores,
+    )
+    options.validate()
+    return options
+
+
+def _choose_beam_size(wishes: DecodingWishes, limits: RequestLimits) -> int:
+    widths = limits.usable_widths
+    if wishes.beam_size is not None:
+        if wishes.beam_size not in widths:
+            raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
+        return wishes.beam_size
+    wanted = max(limits.default_beam_size, wishes.num_hypotheses)
+    for width in widths:
+        if width >= wanted:
+            return width
+    if wishes.num_hypotheses > widths[-1]:
+        raise InvalidOptionError(
+            f"{wishes.num_hypotheses} hypotheses (alternatives + 1) wanted; at most {widths[-1]} are possible"
+        )
+    return widths[-1]

@@ -1,0 +1,149 @@
+"""Languages: which directions are served, how they are called, and which one a text is written in."""
+
+import threading
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from server.errors import UnsupportedLanguageError
+
+AUTO = "auto"
+
+# English names, as clients show them in a menu. A code that is not here is shown as it is.
+_NAMES = {
+    "af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
+    "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
+    "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian",
+    "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician",
+    "gu": "Gujarati", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
+    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian",
+    "kk": "Kazakh", "km": "Khmer", "kn": "Kannada", "ko": "Korean", "ky": "Kyrgyz", "la": "Latin",
+    "lo": "Lao", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "ml": "Malayalam",
+    "mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese", "nb": "Norwegian Bokmål",
+    "ne": "Nepali", "nl": "Dutch", "no": "Norwegian", "pa": "Punjabi", "pl": "Polish", "pt": "Portuguese",
+    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian",
+    "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tl": "Tagalog",
+    "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+
+
+def language_name(code: str) -> str:
+    """Say a language's English name.
+
+    Args:
+        code: an ISO 639 code.
+
+    Returns:
+        The name, or the code if it has none here.
+    """
+    return _NAMES.get(code, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A guess of the language of a text.
+
+    Attributes:
+        language: the code.
+        confidence: 0 to 100.
+    """
+
+    language: str
+    confidence: int
+
+
+class Detector:
+    """Guesses a text's language among given ones. Thread-safe.
+
+    The model is py3langid's (97 languages, 0.7 s to load, under 1 ms a text); it is loaded at the first
+    question.
+    """
+
+    def __init__(self) -> None:
+        """Load nothing yet."""
+        self._lock = threading.Lock()
+        self._identifier: LanguageIdentifier | None = None
+
+    def rank(self, text: str, candidates: Iterable[str]) -> list[Detection]:
+        """Order candidate languages by how likely `text` is written in them.
+
+        The confidence is the probability among *all* languages of the model, so a text in none of the
+        candidates gets a low one instead of being claimed by the nearest.
+
+        Args:
+            text: any text.
+            candidates: language codes; those unknown to the model get confidence 0.
+
+        Returns:
+            Every candidate once, likeliest first; equally likely ones in the given order.
+        """
+        scores: dict[str, float] = {}
+        if any(unicodedata.category(char)[0] == "L" for char in text):
+            scores = dict(self._load().rank(text))
+        found = [Detection(code, round(100 * scores.get(code, 0.0))) for code in dict.fromkeys(candidates)]
+        return sorted(found, key=lambda d: scores.get(d.language, 0.0), reverse=True)
+
+    def _load(self) -> LanguageIdentifier:
+        with self._lock:
+            if self._identifier is None:
+                self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+            return self._identifier
+
+
+class Directions:
+    """The directions a bundle translates. Thread-safe.
+
+    Codes are compared without case, and a regional code falls back to its language: `en-GB` and `en_GB` mean
+    `en` if only that is served.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Index the pairs.
+
+        Args:
+            pairs: (source, target) codes.
+        """
+        self._targets: dict[str, list[str]] = {}
+        for source, target in pairs:
+            self._targets.setdefault(source, []).append(target)
+        codes = [*self._targets, *(target for targets in self._targets.values() for target in targets)]
+        self.codes = tuple(dict.fromkeys(codes))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Codes that can be translated from."""
+        return tuple(self._targets)
+
+    def targets(self, source: str) -> tuple[str, ...]:
+        """Codes that `source` can be translated to."""
+        return tuple(self._targets.get(source, ()))
+
+    def find(self, asked: str, field: str) -> str:
+        """Find the served code that a client means.
+
+        Args:
+            asked: the code as the client wrote it.
+            field: name of the field it came in, for the message.
+
+        Raises:
+            UnsupportedLanguageError: no direction has this language.
+        """
+        wanted = asked.strip().replace("_", "-").casefold()
+        served = {code.casefold(): code for code in self.codes}
+        code = served.get(wanted) or served.get(wanted.split("-")[0])
+        if code is None:
+            raise UnsupportedLanguageError(f"{field} is not a supported language; see GET /languages")
+        return code
+
+    def check(self, source: str, target: str) -> None:
+        """Check that a direction is served.
+
+        Raises:
+            UnsupportedLanguageError: it is not.
+        """
+        if target not in self._targets.get(source, ()):
+            raise UnsupportedLanguageError(
+                f"{source} to {target} is not a supported direction; see GET /languages"
+            )

@@ -1,0 +1,89 @@
+"""What a translation request asks and what it gets: plain values between the API and the service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from server.service.languages import Detection
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingWishes:
+    """Decoding options as a client states them; None leaves the choice to the server.
+
+    Attributes:
+        beam_size: hypotheses kept at each step.
+        length_penalty: exponent of the length in a hypothesis' score.
+        num_hypotheses: translations wanted for each text, at least 1.
+        max_decoding_length: target tokens after which a sentence ends.
+        min_decoding_length: target tokens before which a sentence does not end.
+        return_scores: whether scores are wanted.
+    """
+
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    num_hypotheses: int = 1
+    max_decoding_length: int | None = None
+    min_decoding_length: int | None = None
+    return_scores: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationRequest:
+    """One request, with languages and texts as the client wrote them.
+
+    Attributes:
+        request_id: unique among the requests in flight.
+        texts: what to translate, each on its own.
+        source: language code, or `auto`.
+        target: language code.
+        wishes: decoding options.
+        is_html: whether the texts are HTML.
+        deadline_s: monotonic time after which the client does not wait any more.
+    """
+
+    request_id: str
+    texts: tuple[str, ...]
+    source: str
+    target: str
+    deadline_s: float
+    wishes: DecodingWishes = field(default_factory=DecodingWishes)
+    is_html: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextTranslation:
+    """The translations of one text.
+
+    Attributes:
+        hypotheses: best first, `num_hypotheses` of them.
+        scores: of each hypothesis, the mean of its sentences' scores; 0.0 if nothing was translated.
+        finish_reason: `length` if a sentence of the best one was ended by `max_decoding_length`, else `eos`.
+    """
+
+    hypotheses: tuple[str, ...]
+    scores: tuple[float, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The answer to a request.
+
+    Attributes:
+        texts: in the order of the request's texts.
+        detected: the guess that `auto` was replaced by, or None.
+        sentences: sequences that went through the engine.
+        source_tokens: tokens read, specials included.
+        target_tokens: tokens of the best hypotheses.
+        finish_reasons: how many sentences ended for which reason.
+        stages_s: seconds in `tokenize`, `queue`, `encode`, `decode` and `detokenize`; the longest of the
+            sentences'.
+    """
+
+    texts: tuple[TextTranslation, ...]
+    detected: Detection | None
+    sentences: int
+    source_tokens: int
+    target_tokens: int
+    finish_reasons: Mapping[str, int]
+    stages_s: Mapping[str, float]

@@ -1,0 +1,104 @@
+"""Settings of the server: a command-line flag beats a `DRAGOMAN_...` variable, which beats the default here.
+
+Nothing else reads the environment. A leaf: imports nothing of this project.
+"""
+
+import math
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+_CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores(cpu_max: Path = _CGROUP_CPU_MAX) -> int:
+    """Count the cores this process may really use.
+
+    The scheduler's affinity knows `taskset` and cpusets but not a container's CPU quota, so both are asked.
+
+    Args:
+        cpu_max: the cgroup v2 file `cpu.max`, which reads `<quota or "max"> <period>`.
+
+    Returns:
+        At least 1.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = cpu_max.read_text(encoding="ascii").split()
+        if quota != "max":
+            cores = min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        pass
+    return max(1, cores)
+
+
+class Settings(BaseSettings):
+    """Everything an operator can choose. Frozen; thread-safe.
+
+    Attributes:
+        bundle: directory of the bundle to serve.
+        host: address to listen on.
+        port: TCP port to listen on; 0 takes a free one and logs it.
+        workers: engine threads, each with its own batch; 0 is one for each usable core.
+        max_rows: decoder rows of one worker. More rows give more throughput under load and longer steps.
+        max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
+            step back.
+        max_queue_sentences: sentences that may wait before requests are refused with 429.
+        max_queue_tokens: source tokens that may wait before requests are refused with 429.
+        max_texts: texts in one request.
+        max_text_chars: characters of one text.
+        max_request_tokens: source tokens of one request, all its texts together.
+        max_body_bytes: bytes of a request body, counted on the wire.
+        request_timeout_s: deadline of a request. A client may ask for less with `X-Request-Timeout-Ms`.
+        drain_timeout_s: how long running requests may take to finish after SIGTERM.
+        drain_delay_s: how long to keep listening (and say 503 on /readyz) after SIGTERM even if nothing runs,
+            for load balancers that need time to notice. Counts inside `drain_timeout_s`.
+        close_timeout_s: how long, after draining, connections may take to close by themselves.
+        header_timeout_s: how long a client may take to send a request's headers.
+        body_timeout_s: how long a client may take to send a request's body.
+        keep_alive_s: how long an idle connection stays open; more than the load balancer's upstream idle
+            time.
+        default_beam_size: `beam_size` of requests that do not choose.
+        max_beam_size: largest `beam_size` a request may ask for.
+        text_threads: threads that split, tokenise and detokenise long texts.
+        log_level: least severe level that is logged.
+        commit: source revision shown in `dragoman_build_info`; set when an image is built.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DRAGOMAN_", frozen=True, extra="forbid")
+
+    bundle: Path = Path("bundles/en-de")
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0
+    max_rows: Positive = 32
+    max_batch_tokens: Positive = 4096
+    max_queue_sentences: Positive = 2048
+    max_queue_tokens: Positive = 65536
+    max_texts: Positive = 256
+    max_text_chars: Positive = 5000
+    max_request_tokens: Positive = 16384
+    max_body_bytes: Positive = 1 << 20
+    request_timeout_s: Seconds = 30.0
+    drain_timeout_s: Seconds = 25.0
+    drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    close_timeout_s: Annotated[int, Field(ge=1)] = 2
+    header_timeout_s: Seconds = 10.0
+    body_timeout_s: Seconds = 30.0
+    keep_alive_s: Positive = 75
+    default_beam_size: Positive = 1
+    max_beam_size: Positive = 8
+    text_threads: Positive = 2
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    commit: str = "unknown"
+
+    @property
+    def engine_workers(self) -> int:
+        """Worker threads to start: `workers`, or one for each usable core."""
+        return self.workers or usable_cores()

@@ -1,0 +1,187 @@
+"""What no HTTP client library would send: broken framing, floods, and clients that stop in the middle."""
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.server import RunningServer, serving
+
+HEADER_TIMEOUT_S = 1.0
+BODY_TIMEOUT_S = 2.0
+SLACK_S = 4.0  # for a busy machine
+BODY = b'{"q":"the cat sees a bird.","source":"en","target":"de"}'
+HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    log = tmp_path_factory.mktemp("server") / "log"
+    timeouts = {"header_timeout_s": HEADER_TIMEOUT_S, "body_timeout_s": BODY_TIMEOUT_S}
+    with serving(tiny_bundle, log, **timeouts) as server:
+        yield server
+
+
+def exchange(server: RunningServer, *parts: bytes) -> bytes:
+    """Send bytes and read until the server closes or has nothing more to say."""
+    with server.connect(5.0) as connection:
+        with contextlib.suppress(ConnectionError):  # the server may have closed before all was sent
+            for part in parts:
+                connection.sendall(part)
+        return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    received = b""
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        while block := connection.recv(65536):
+            received += block
+            if received.endswith(b"}"):
+                connection.settimeout(0.5)  # perhaps another answer follows
+    return received
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """Read one short answer from a connection that stays open."""
+    received = b""
+    while not received.endswith(b"}"):
+        block = connection.recv(65536)
+        assert block
+        received += block
+    return received
+
+
+def seconds_until_closed(connection: socket.socket, trickle: bytes = b"") -> float:
+    started_s = time.monotonic()
+    connection.settimeout(0.2)
+    while time.monotonic() - started_s < 60:
+        try:
+            if trickle:
+                connection.sendall(trickle)
+            if connection.recv(65536) == b"":
+                break
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            break
+    return time.monotonic() - started_s
+
+
+def post(body: bytes = BODY, *headers: bytes) -> bytes:
+    lines = headers or (b"Content-Length: %d" % len(body),)
+    return HEAD + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "statuses"),
+    [
+        (post(BODY, b"Content-Length: 5", b"Content-Length: 6"), (400,)),
+        (post(BODY, b"Content-Length: 5", b"Transfer-Encoding: chunked"), (200, 400)),
+        (post(BODY, b"Transfer-Encoding: chunked, chunked"), (400, 501)),
+        (post(BODY, b"Transfer-Encoding: gzip"), (400, 501)),
+        (post(BODY, b"Content-Length: -5"), (400,)),
+        (post(BODY, b"Content-Length: " + b"9" * 30), (400, 413)),
+        (post(b"", b"Content-Length: 10000000000"), (413,)),
+        (post(b"zz\r\nxx", b"Transfer-Encoding: chunked"), (400,)),
+        (post(b"fffffffffffffffffffff\r\n", b"Transfer-Encoding: chunked"), (400, 413)),
+        (b"GET /livez HTTP/1.1\r\n\r\n", (400,)),  # no Host
+        (b"GET livez HTTP/1.1\r\nHost: x\r\n\r\n", (400, 404)),
+        (b"GET /livez HTTP/1.1\r\nHost: a b\\c\r\n\r\n", (200, 400)),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\n bad: folded\r\nX\r\n\r\n", (400,)),
+        (b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n", (400, 505)),
+        (b"GET /" + b"x" * 1_000_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (400, 414, 431)),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n", (400, 431)),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", (400,)),  # TLS
+        (b"\x00" * 100 + b"\r\n\r\n", (400,)),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (400, 404, 505)),
+    ],
+    ids=lambda value: repr(value[-40:]) if isinstance(value, bytes) else "",
+)  # fmt: skip
+def test_broken_requests_are_refused(
+    server: RunningServer, request_bytes: bytes, statuses: tuple[int, ...]
+) -> None:
+    answer = exchange(server, request_bytes)
+    if answer == b"" and len(request_bytes) > 100_000:
+        return  # closed while we were still sending, which loses the answer on the way
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    body = rest[: int(head.lower().partition(b"content-length: ")[2].split()[0])]
+    assert int(head.split()[1]) in statuses
+    if not head.startswith(b"HTTP/1.1 200"):
+        assert set(json.loads(body)) == {"error", "code", "request_id"}
+        assert b"x-request-id" in head.lower()
+
+
+def test_headers_in_small_parts_have_a_limit_too(server: RunningServer) -> None:
+    parts = [b"GET /livez HTTP/1.1\r\nHost: x\r\n", *(b"X-%d: %s\r\n" % (n, b"y" * 500) for n in range(200))]
+    answer = exchange(server, *parts)
+    assert answer == b"" or b" 431 " in answer.split(b"\r\n")[0]
+
+
+def test_pipelined_requests_are_answered_in_order(server: RunningServer) -> None:
+    words = (b"cat", b"bird", b"lamp", b"city") * 25
+    requests = b"".join(post(b'{"q":"%s","source":"en","target":"de"}' % word) for word in words)
+    with server.connect() as connection:
+        connection.sendall(requests)
+        received = b""
+        while received.count(b"translatedText") < len(words):
+            block = connection.recv(65536)
+            assert block
+            received += block
+    translations = [part.split(b'"')[2] for part in received.split(b"translatedText")[1:]]
+    assert len(set(translations)) == 4
+    assert translations == translations[:4] * 25
+
+
+def test_a_body_of_one_byte_chunks_is_read(server: RunningServer) -> None:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"
+    assert b" 200 " in exchange(server, post(chunks, b"Transfer-Encoding: chunked")).split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /li", b"GET /livez HTTP/1.1\r\nHost: x\r\n"])
+def test_a_client_that_stops_before_the_headers_end_is_closed(server: RunningServer, sent: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(sent)
+        assert seconds_until_closed(connection) < HEADER_TIMEOUT_S + SLACK_S
+
+
+def test_headers_byte_by_byte_do_not_hold_a_connection(server: RunningServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ")
+        assert seconds_until_closed(connection, trickle=b"y") < HEADER_TIMEOUT_S + SLACK_S
+
+
+def test_slow_headers_of_a_second_request_do_not_either(server: RunningServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"alive" in read_answer(connection)
+        connection.sendall(b"GET /livez HTTP/1.1\r\nX: ")
+        assert seconds_until_closed(connection, trickle=b"y") < HEADER_TIMEOUT_S + SLACK_S
+
+
+@pytest.mark.parametrize("trickle", [b"", b" "])
+def test_a_body_that_does_not_come_is_not_waited_for(server: RunningServer, trickle: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(post(b"{", b"Content-Length: 500000"))
+        assert seconds_until_closed(connection, trickle) < BODY_TIMEOUT_S + SLACK_S
+
+
+def test_an_idle_connection_is_kept(server: RunningServer) -> None:
+    with server.connect() as connection:
+        for _ in range(2):
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"alive" in read_answer(connection)
+            time.sleep(HEADER_TIMEOUT_S + 1)
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"alive" in read_answer(connection)
+
+
+def test_afterwards_the_server_is_well(server: RunningServer) -> None:
+    text = httpx.get(f"{server.url}/metrics", timeout=20).text
+    assert "dragoman_http_requests_in_flight 1.0" in text  # this one
+    assert 'route="<unmatched>"} ' in text
+    assert "Traceback" not in server.log.read_text(encoding="utf-8")

@@ -1,0 +1,114 @@
+"""`dragoman translate` as a process: files, pipes, and every way in which they end."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import command
+from tests.factories import parallel_text
+
+
+def translate(bundle: Path, source: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command("translate", bundle, "--workers", "1", *options),
+        input=source,
+        capture_output=True,
+        timeout=120,
+    )
+
+
+def test_a_file_comes_out_line_by_line(tiny_bundle: Path, tmp_path: Path) -> None:
+    sentences, _ = parallel_text(300, seed=3)
+    lines = [*sentences[:150], "", "  ", f"  {sentences[150]}  {sentences[151]}", *sentences[152:]]
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(lines), encoding="utf-8")
+    with source.open("rb") as reading, target.open("wb") as writing:
+        ended = subprocess.run(
+            command("translate", tiny_bundle, "--progress"),
+            stdin=reading,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=120,
+        )
+    assert ended.returncode == 0
+    assert b"100%" in ended.stderr
+    translated = target.read_text(encoding="utf-8").split("\n")
+    assert len(translated) == len(lines)
+    assert translated[150:152] == ["", "  "]
+    assert translated[152].startswith("  ")
+    again = translate(tiny_bundle, (lines[0] + "\n" + lines[-1] + "\n").encode())
+    assert again.stdout.decode().split("\n")[:2] == [translated[0], translated[-1]]
+    assert again.stderr == b""  # no progress bar where nobody looks
+
+
+def test_options_reach_the_engine(tiny_bundle: Path) -> None:
+    assert translate(tiny_bundle, b"the cat sees a bird.\n", "--beam-size", "4").returncode == 0
+    refused = translate(tiny_bundle, b"the cat\n", "--beam-size", "3")
+    assert refused.returncode == 2
+    assert refused.stderr == b"dragoman: beam_size must be one of 1, 2, 4\n"
+
+
+@pytest.mark.parametrize("options", [["--split"], ["--no-split"]])
+def test_lines_may_stay_whole(tiny_bundle: Path, options: list[str]) -> None:
+    ended = translate(tiny_bundle, b"the cat sees a bird. the bird sees a cat.\r\n", *options)
+    assert ended.returncode == 0
+    assert ended.stdout.endswith(b"\r\n")
+
+
+def test_bytes_that_are_no_text_name_their_line(tiny_bundle: Path) -> None:
+    ended = translate(tiny_bundle, b"the cat.\n\xff\xfe\n")
+    assert (ended.returncode, ended.stderr) == (1, b"dragoman: line 2: not valid UTF-8 at byte 1\n")
+
+
+def test_a_line_that_is_too_long_names_itself(tiny_bundle: Path) -> None:
+    ended = translate(tiny_bundle, b"the cat.\n" + b"qx zj " * 200 + b"\n")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"dragoman: line 2: a sentence has ")
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tiny_bundle: Path) -> None:
+    process = subprocess.Popen(
+        command("translate", tiny_bundle),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"the cat sees a bird.\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"die Katze sieht eine Amsel.\n"  # while the input is still open
+    process.stdout.close()
+    process.stdin.write(b"the cat sees a bird.\n" * 100)
+    process.stdin.flush()
+    assert process.wait(30) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tiny_bundle: Path) -> None:
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        command("translate", tiny_bundle), stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout and process.stderr
+    os.write(writer, b"the cat sees a bird.\n")
+    assert process.stdout.readline()
+    started_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130
+    assert time.monotonic() - started_s < 10
+    assert process.stderr.read() == b""
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_a_bad_bundle_is_refused_with_code_3(tmp_path: Path) -> None:
+    ended = translate(tmp_path / "nothing", b"x\n")
+    assert ended.returncode == 3
+    assert ended.stderr.count(b"\n") == 1

@@ -1,0 +1,140 @@
+from typing import Any
+
+import pytest
+
+from server.api.schemas import read_detect_fields, read_translate_fields, translate_answer
+from server.errors import InvalidOptionError, InvalidRequestError
+from server.service.languages import Detection
+from server.service.request import TextTranslation, Translation
+
+REQUIRED = {"q": "a", "source": "en", "target": "de"}
+
+
+def wishes(**fields: Any) -> Any:
+    return read_translate_fields(REQUIRED | fields, typed=True).wishes()
+
+
+def test_the_least_that_is_needed() -> None:
+    fields = read_translate_fields(REQUIRED, typed=True)
+    assert (fields.texts, fields.format, fields.wishes().num_hypotheses) == (("a",), "text", 1)
+
+
+def test_unknown_fields_and_nulls_are_tolerated() -> None:
+    fields = read_translate_fields(
+        REQUIRED | {"api_key": None, "format": None, "beam_size": None, "secret": [1], "beamsize": 3},
+        typed=True,
+    )
+    assert fields.format == "text"
+
+
+def test_forms_carry_strings() -> None:
+    given = REQUIRED | {"alternatives": "3", "beam_size": "4", "length_penalty": "0.5", "scores": "true"}
+    fields = read_translate_fields(given | {"format": "", "api_key": ""}, typed=False)
+    assert (fields.alternatives, fields.beam_size, fields.length_penalty, fields.scores) == (3, 4, 0.5, True)
+
+
+def test_alternatives_may_be_a_string_in_json_too() -> None:
+    assert wishes(alternatives="2").num_hypotheses == 3
+
+
+def test_num_hypotheses_is_alternatives_and_one() -> None:
+    assert wishes(num_hypotheses=3).num_hypotheses == 3
+    assert wishes(num_hypotheses=3, alternatives=2).num_hypotheses == 3
+    with pytest.raises(InvalidOptionError):
+        wishes(num_hypotheses=3, alternatives=3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"q": None},
+        {"q": 5},
+        {"q": True},
+        {"q": {}},
+        {"q": [["a"]]},
+        {"q": [None]},
+        {"q": ["a", 1]},
+        {"source": None},
+        {"source": 1},
+        {"target": ["de"]},
+        {"format": "markdown"},
+        {"format": 1},
+        {"api_key": 5},
+    ],
+)
+def test_wrong_types_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_translate_fields(REQUIRED | change, typed=True)
+    assert next(iter(change)) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"beam_size": "2"},
+        {"beam_size": 2.0},
+        {"beam_size": True},
+        {"beam_size": -1},
+        {"beam_size": 0},
+        {"beam_size": 10**30},
+        {"length_penalty": "1"},
+        {"length_penalty": 1e300},
+        {"num_hypotheses": 0},
+        {"max_decoding_length": 0},
+        {"alternatives": -1},
+        {"alternatives": True},
+        {"alternatives": "many"},
+        {"scores": "yes"},
+        {"scores": 1},
+    ],
+)
+def test_options_are_strict_in_json(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        wishes(**change)
+    assert next(iter(change)) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e999", "x", "9" * 5000])
+def test_numbers_in_forms_are_finite(value: str) -> None:
+    with pytest.raises(InvalidOptionError):
+        read_translate_fields(REQUIRED | {"length_penalty": value}, typed=False)
+
+
+def test_messages_never_repeat_the_input() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_translate_fields(REQUIRED | {"format": "SECRET", "source": ["SECRET"]}, typed=True)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_detect_takes_one_string() -> None:
+    assert read_detect_fields({"q": "a"}, typed=True).q == "a"
+    with pytest.raises(InvalidRequestError):
+        read_detect_fields({"q": ["a"]}, typed=True)
+
+
+def translation(count: int, reason: str = "eos", detected: Detection | None = None) -> Translation:
+    text = TextTranslation(("x", "y"), (-0.1234567, -2.0), reason)
+    return Translation((text,) * count, detected, count, 1, 1, {}, {})
+
+
+def test_the_answer_has_the_callers_shape() -> None:
+    one = read_translate_fields(REQUIRED, typed=True)
+    several = read_translate_fields(REQUIRED | {"q": ["a", "b"]}, typed=True)
+    assert translate_answer(one, translation(1)) == {"translatedText": "x"}
+    assert translate_answer(several, translation(2)) == {"translatedText": ["x", "x"]}
+
+
+def test_the_answer_holds_what_was_asked_for() -> None:
+    fields = read_translate_fields(REQUIRED | {"q": ["a"], "alternatives": 1, "scores": True}, typed=True)
+    assert translate_answer(fields, translation(1, detected=Detection("en", 90))) == {
+        "translatedText": ["x"],
+        "detectedLanguage": [{"confidence": 90, "language": "en"}],
+        "alternatives": [["y"]],
+        "scores": [[-0.123457, -2.0]],
+        "finishReason": ["eos"],
+    }
+
+
+def test_a_cut_translation_always_says_so() -> None:
+    fields = read_translate_fields(REQUIRED, typed=True)
+    assert translate_answer(fields, translation(1, "length"))["finishReason"] == "length"

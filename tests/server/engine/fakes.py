@@ -1,0 +1,188 @@
+"""A model without a network, at the seam: what it says depends on what the engine keeps in its buffers.
+
+The fake encoder writes token ids into the cross-attention cache, the fake decoder writes its inputs into the
+self-attention cache, and the scores of a row are a function of the source and the target so far *as read back from
+these caches*. An engine that moves, reorders or grows its arena wrongly gets other translations.
+"""
+
+import functools
+import itertools
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.engine.scheduler import Load, Scheduler
+from server.engine.sequence import DecodingOptions, EngineLimits
+from server.engine.sequence import Sequence as Sentence
+from server.errors import InferenceError
+from server.runtime.session import Array, ModelSpec, StepBuffers
+
+PAD, START, EOS, VOCABULARY = 0, 2, 3, 96
+LAYERS, HEADS, HEAD_SIZE = 2, 2, 3
+
+Language = Callable[[tuple[int, ...], tuple[int, ...]], NDArray[np.float32]]
+
+
+def spec(max_source_tokens: int = 512, max_target_tokens: int = 512) -> ModelSpec:
+    return ModelSpec(
+        decoder_layers=LAYERS,
+        decoder_heads=HEADS,
+        head_size=HEAD_SIZE,
+        vocabulary_size=VOCABULARY,
+        cache_dtype=np.dtype(np.float32),
+        pad_id=PAD,
+        eos_id=EOS,
+        decoder_start_id=START,
+        beam_widths=(1, 2, 3, 4, 8),
+        max_source_tokens=max_source_tokens,
+        max_target_tokens=max_target_tokens,
+    )
+
+
+@functools.lru_cache(maxsize=100_000)
+def babble(source: tuple[int, ...], target: tuple[int, ...]) -> NDArray[np.float32]:
+    """Scores [V] that look random but depend on nothing else than source and target; ends sooner or later."""
+    draw = np.random.default_rng(zlib.crc32(repr((source, target)).encode()))
+    scores = (draw.standard_normal(VOCABULARY) * 2).astype(np.float32)
+    scores[EOS] += 2.5 + 0.5 * (len(target) - len(source))
+    return scores
+
+
+def recite(source: tuple[int, ...], target: tuple[int, ...]) -> NDArray[np.float32]:
+    """Translates a sentence to itself, and ends."""
+    scores = np.zeros(VOCABULARY, np.float32)
+    scores[(*source, EOS)[len(target) - 1]] = 10.0
+    return scores
+
+
+def ramble(source: tuple[int, ...], target: tuple[int, ...]) -> NDArray[np.float32]:
+    """Never ends by itself."""
+    scores = np.zeros(VOCABULARY, np.float32)
+    scores[5 + len(target) % 7] = 10.0
+    return scores
+
+
+class FakeEncoder:
+    def __init__(self) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+        self.poison: int | None = None
+        self.before: Callable[[], None] = lambda: None
+
+    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Array]:
+        self.before()
+        self.shapes.append(input_ids.shape)
+        if self.poison is not None and (input_ids == self.poison).any():
+            raise InferenceError("the encoder chokes on it")
+        outputs = []
+        for layer, sign in itertools.product(range(LAYERS), (1, -1)):
+            filled = (input_ids + layer) * sign
+            for sentence, length in enumerate(lengths):
+                filled[sentence, length:] = -77  # what stands past a sentence's end must not matter
+            shape = (len(lengths), HEADS, input_ids.shape[1], HEAD_SIZE)
+            outputs.append(np.broadcast_to(filled[:, None, :, None], shape).astype(np.float32))
+        return outputs
+
+
+class FakeDecoder:
+    def __init__(self, width: int, language: Language) -> None:
+        self.width = width
+        self.language = language
+        self.rows: list[int] = []
+        self.poison: int | None = None
+        self.before: Callable[[], None] = lambda: None
+
+    def step(self, buffers: StepBuffers) -> None:
+        self.before()
+        inputs, outputs = buffers.inputs, buffers.outputs
+        self.rows.append(len(inputs["input_ids"]))
+        assert all(array.flags.c_contiguous for array in [*inputs.values(), *outputs.values()])
+        assert inputs["self_total"] == inputs["self_lengths"].max() + 1 <= inputs["self_key_0"].shape[2]
+        assert inputs["cross_total"] == inputs["cross_lengths"].max() + 1 <= inputs["cross_key_0"].shape[2]
+        if self.poison is not None:
+            sources = (self._source(inputs, n) for n in range(len(inputs["cross_lengths"])))
+            if any(self.poison in source for source in sources):
+                outputs["logits"][:] = np.nan
+                raise InferenceError("the decoder chokes on it")
+        for row in range(len(inputs["input_ids"])):
+            source = self._source(inputs, row // self.width)
+            outputs["logits"][row] = self.language(source, self._target(inputs, outputs, row))
+
+    def _source(self, inputs: object, sentence: int) -> tuple[int, ...]:
+        end = inputs["cross_lengths"][sentence] + 1  # type: ignore[index]
+        first = inputs["cross_key_0"][sentence, 0, :end, 0]  # type: ignore[index]
+        for layer, (part, sign) in itertools.product(range(LAYERS), (("key", 1), ("value", -1))):
+            cache = inputs[f"cross_{part}_{layer}"][sentence, :, :end]  # type: ignore[index]
+            assert (cache == ((first + layer) * sign)[None, :, None]).all()
+            last = inputs[f"cross_last_{part}_{layer}"][sentence, 0].reshape(HEADS, HEAD_SIZE)  # type: ignore[index]
+            assert (last == cache[:, -1]).all()
+        return tuple(map(int, first))
+
+    def _target(self, inputs: object, outputs: object, row: int) -> tuple[int, ...]:
+        past = int(inputs["self_lengths"][row])  # type: ignore[index]
+        assert inputs["positions"][row, 0] == past  # type: ignore[index]
+        token = inputs["input_ids"][row, 0]  # type: ignore[index]
+        first = None
+        for layer, (part, sign) in itertools.product(range(LAYERS), (("key", 1), ("value", -1))):
+            cache = outputs[f"self_{part}_out_{layer}"][row]  # type: ignore[index]
+            assert cache.base is not None
+            cache[:, past] = (token + layer) * sign
+            first = cache[0, : past + 1, 0] if first is None else first
+            assert (cache[:, : past + 1] == ((first + layer) * sign)[None, :, None]).all()
+        assert first is not None
+        return tuple(map(int, first))
+
+
+class FakeRuntime:
+    def __init__(self, language: Language = babble, **sizes: int) -> None:
+        self.language = language
+        self.spec = spec(**sizes)
+        self.encoder = FakeEncoder()
+        self.decoders: list[FakeDecoder] = []
+        self.decoder_poison: int | None = None
+        self.before_step: Callable[[], None] = lambda: None
+        self.terminated = False
+
+    def decoder(self, beam_width: int) -> FakeDecoder:
+        decoder = FakeDecoder(beam_width, self.language)
+        decoder.poison = self.decoder_poison
+        decoder.before = self.before_step
+        self.decoders.append(decoder)
+        return decoder
+
+    def terminate(self) -> None:
+        self.terminated = True
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def sentence(
+    source: Sequence[int],
+    options: DecodingOptions | None = None,
+    request: str = "request",
+    at_s: float = 0.0,
+    deadline_s: float | None = None,
+) -> Sentence:
+    return Sentence(request, tuple(source), options or DecodingOptions(), at_s, deadline_s, Future())
+
+
+def from_line(scheduler: Scheduler, clock: Clock) -> Callable[[int], list[Sentence]]:
+    """What an engine asks for work: a single worker's view of a waiting line."""
+    return lambda free_rows: scheduler.admit(clock(), Load(free_rows))
+
+
+def line(*sentences: Sentence, limits: EngineLimits | None = None) -> Scheduler:
+    scheduler = Scheduler(limits or EngineLimits())
+    for one in sentences:
+        scheduler.add([one])
+    return scheduler

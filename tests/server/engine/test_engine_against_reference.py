@@ -1,0 +1,85 @@
+"""The engine against the slow reference: any arrivals, lengths, widths and cancellations, the same translations."""
+
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from server.engine.engine import Engine
+from server.engine.scheduler import Scheduler
+from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
+from server.engine.sequence import Sequence as Sentence
+from server.errors import AbortedError
+
+from . import slow
+from .fakes import Clock, FakeRuntime, babble, from_line, sentence
+
+LIMIT = 80
+
+options = st.builds(
+    lambda width, hypotheses, penalty, longest, shortest, scored: DecodingOptions(
+        beam_size=width,
+        num_hypotheses=min(hypotheses, width),
+        length_penalty=penalty,
+        max_decoding_length=longest,
+        min_decoding_length=min(shortest, longest),
+        return_scores=scored,
+    ),
+    st.sampled_from([1, 1, 2, 3, 4]),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.6, 1.0]),
+    st.integers(1, 100),
+    st.integers(0, 10),
+    st.booleans(),
+)
+sources = st.lists(st.integers(4, 95), min_size=1, max_size=70).map(tuple)
+arrivals = st.lists(
+    st.tuples(st.integers(0, 40), sources, options, st.one_of(st.none(), st.integers(0, 60))),
+    min_size=1,
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(arrivals=arrivals, max_rows=st.integers(4, 12))
+def test_any_traffic_gives_every_sentence_its_own_translation(
+    arrivals: list[tuple[int, tuple[int, ...], DecodingOptions, int | None]], max_rows: int
+) -> None:
+    clock, runtime = Clock(), FakeRuntime(max_target_tokens=LIMIT)
+    limits = EngineLimits(max_rows=max_rows, max_batch_tokens=60)
+    scheduler = Scheduler(limits)
+    engine = Engine(runtime, limits, from_line(scheduler, clock), NullObserver(), clock)
+    sentences: list[tuple[int, Sentence, int | None]] = [
+        (step, sentence(source, chosen, request=str(number % 3), at_s=clock()), abort)
+        for number, (step, source, chosen, abort) in enumerate(arrivals)
+    ]
+    outcomes: dict[Sentence, object] = {}
+    for step in itertools.count():
+        clock.now_s += 0.01
+        for arrival, one, abort in sentences:
+            if arrival == step:
+                scheduler.add([one])
+            if abort is not None and arrival + abort == step:
+                one.aborted = True
+        for outcome in engine.step():
+            assert outcome.sequence not in outcomes
+            outcomes[outcome.sequence] = outcome.result
+        assert engine.rows <= max_rows
+        if step > 100 and not engine.rows and not scheduler.sentences:
+            break
+        assert step < 5000
+    for _, one, _ in sentences:
+        result = outcomes.get(one)
+        if one.aborted and not isinstance(result, SequenceResult):
+            assert result is None or isinstance(result, AbortedError)
+            continue
+        assert isinstance(result, SequenceResult)
+        expected = slow.decode(babble, one.source, one.options, LIMIT)
+        assert [h.tokens for h in result.hypotheses] == [h.tokens for h in expected]
+        if one.options.beam_size > 1 or one.options.return_scores:
+            assert [h.score for h in result.hypotheses] == pytest.approx(
+                [h.score for h in expected], abs=1e-5
+            )
+        else:
+            assert result.hypotheses[0].score == 0.0

@@ -1,0 +1,84 @@
+import pytest
+
+from server.engine.sequence import DecodingOptions
+from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
+from server.service.admission import RequestLimits, check_texts, check_tokens, choose_options
+from server.service.request import DecodingWishes
+
+LIMITS = RequestLimits(
+    max_texts=3,
+    max_text_chars=10,
+    max_request_tokens=20,
+    max_source_tokens=12,
+    max_target_tokens=100,
+    default_beam_size=1,
+    max_beam_size=6,
+    beam_widths=(1, 2, 4, 8),
+)
+
+
+def chosen(longest_source: int = 10, **wishes: object) -> DecodingOptions:
+    return choose_options(DecodingWishes(**wishes), LIMITS, longest_source)  # type: ignore[arg-type]
+
+
+def test_texts_within_the_limits_pass() -> None:
+    check_texts(["", "x" * 10, "😀" * 10], LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "error"),
+    [([], InvalidRequestError), (["a"] * 4, TooManyTextsError), (["a", "x" * 11], TextTooLongError)],
+)
+def test_texts_over_a_limit_are_refused(texts: list[str], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        check_texts(texts, LIMITS)
+
+
+@pytest.mark.parametrize(("lengths", "fits"), [([], True), ([12, 8], True), ([13], False), ([12, 9], False)])
+def test_tokens_are_counted_for_each_sentence_and_for_the_request(lengths: list[int], fits: bool) -> None:
+    if fits:
+        check_tokens(lengths, LIMITS)
+    else:
+        with pytest.raises(TextTooLongError):
+            check_tokens(lengths, LIMITS)
+
+
+def test_defaults() -> None:
+    assert chosen() == DecodingOptions(beam_size=1, max_decoding_length=62)
+
+
+def test_the_default_length_follows_the_source_up_to_the_models_limit() -> None:
+    assert chosen(longest_source=1).max_decoding_length == 35
+    assert chosen(longest_source=50).max_decoding_length == 100
+    assert chosen(longest_source=1, min_decoding_length=40).max_decoding_length == 40
+
+
+@pytest.mark.parametrize(("hypotheses", "beam_size"), [(1, 1), (2, 2), (3, 4), (4, 4)])
+def test_without_a_beam_size_the_narrowest_that_gives_enough_hypotheses_is_taken(
+    hypotheses: int, beam_size: int
+) -> None:
+    options = chosen(num_hypotheses=hypotheses)
+    assert (options.num_hypotheses, options.beam_size) == (hypotheses, beam_size)
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"beam_size": 3},  # no graph
+        {"beam_size": 8},  # a graph, but over the operator's limit
+        {"beam_size": 0},
+        {"beam_size": 10**9},
+        {"beam_size": 2, "num_hypotheses": 3},
+        {"num_hypotheses": 5},
+        {"num_hypotheses": 0},
+        {"max_decoding_length": 101},
+        {"max_decoding_length": 0},
+        {"min_decoding_length": 101},
+        {"min_decoding_length": 5, "max_decoding_length": 4},
+        {"min_decoding_length": -1},
+        {"length_penalty": float("nan")},
+    ],
+)
+def test_options_out_of_range_are_refused(wishes: dict[str, object]) -> None:
+    with pytest.raises(InvalidOptionError):
+        chosen(**wishes)

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from server.settings import Settings, usable_cores
+
+
+def test_an_argument_beats_a_variable_which_beats_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().port == 8000
+    monkeypatch.setenv("DRAGOMAN_PORT", "9000")
+    assert Settings().port == 9000
+    assert Settings(port=9001).port == 9001
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("port", 65536), ("max_rows", 0), ("request_timeout_s", float("nan")), ("nonsense", 1)],
+)
+def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Settings(**{name: value})  # type: ignore[arg-type]
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        Settings().port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("cpu_max", "at_most"),
+    [("100000 100000\n", 1), ("50000 100000", 1), ("150000 100000", 2), ("1000 100000", 1)],
+)
+def test_a_container_quota_bounds_the_cores(tmp_path: Path, cpu_max: str, at_most: int) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(cpu_max)
+    assert 1 <= usable_cores(file) <= at_most
+
+
+@pytest.mark.parametrize("cpu_max", ["max 100000", "", "nonsense", "1 2 3"])
+def test_without_a_quota_the_affinity_counts(tmp_path: Path, cpu_max: str) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(cpu_max)
+    assert usable_cores(file) == usable_cores(tmp_path / "missing") >= 1
+
+
+def test_workers_default_to_the_usable_cores() -> None:
+    assert Settings(workers=3).engine_workers == 3
+    assert Settings().engine_workers == usable_cores()
