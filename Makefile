@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BUNDLE ?= bundles/en-de
 RECIPE ?= recipes/tatoeba-en-de.toml
+CORPUS ?= data/tatoeba-en-de
+SOURCE ?= en
+TARGET ?= de
 # More arguments for the command (make serve) or for pytest (make test).
 ARGS ?=
 # More arguments for pip. On Linux, PyPI's torch brings CUDA along; with PyTorch's CPU index it is a tenth of the size:
@@ -43,7 +46,8 @@ train: $(VENV)/.everything ## Train the model of RECIPE
 
 bundle: $(VENV)/.everything ## Export CHECKPOINT as BUNDLE
 	@test -n "$(CHECKPOINT)" || { echo "usage: make bundle CHECKPOINT=DIR [BUNDLE=DIR]" >&2; exit 2; }
-	$(BIN)/dragoman export $(CHECKPOINT) --out $(BUNDLE) $(ARGS)
+	$(BIN)/dragoman export $(CHECKPOINT) --out $(BUNDLE) --precision int8 --calibration $(CORPUS)/train.$(SOURCE).gz \
+	  --dev-source $(CORPUS)/dev.$(SOURCE).gz --dev-target $(CORPUS)/dev.$(TARGET).gz $(ARGS)
 
 lock: $(VENV)/bin/python ## Renew the locked dependencies of the container image
 	@$(PIP) uv

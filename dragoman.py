@@ -128,7 +128,7 @@ def export(
     calibration_sentences: Annotated[int, typer.Option(min=1, help="How many of its lines to use.")] = 512,
     calibration_method: Annotated[
         Literal["minmax", "percentile", "mse"], typer.Option(help="How an activation range is chosen.")
-    ] = "minmax",
+    ] = "percentile",
     weight_bits: Annotated[
         int | None,
         typer.Option(min=7, max=8, help="7 or 8; by default 7 unless that costs 0.1 BLEU against 8."),

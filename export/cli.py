@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import torch
+
 from export.bundle import BundleError
 from export.pipeline import ExportError, ExportOptions, export_bundle
 from export.verify import GateError
@@ -19,6 +21,7 @@ _REFUSALS = (BundleError, CheckpointError, CorpusError, ExportError, GateError, 
 def run_export(checkpoint: Path, out: Path, options: ExportOptions) -> int:
     """Export a checkpoint and return the exit code: 0, or 1 after one line on standard error."""
     started = time.monotonic()
+    torch.set_num_threads(options.threads)
 
     def report(line: str) -> None:
         sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")

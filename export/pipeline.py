@@ -75,7 +75,7 @@ class ExportOptions:
     dev_target: Path | None = None
     calibration: Path | None = None
     calibration_sentences: int = 512
-    calibration_method: Method = "minmax"
+    calibration_method: Method = "percentile"
     weight_bits: int | None = None
     beam_widths: Sequence[int] = BEAM_WIDTHS
     allow_quality_loss: bool = False

@@ -57,6 +57,7 @@ def create_app(
         )
         app.include_router(translate_routes(translator, lifecycle, settings.request_timeout_s))
         app.include_router(status_routes(translator, lifecycle, metrics))
+        await translator.warm_up()
         manifest = model.manifest
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
         metrics.batch_max_sentences.set(settings.max_rows)

@@ -5,7 +5,6 @@
 
 import contextlib
 import os
-import socket
 import stat
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from tqdm import tqdm
 
 from export.bundle import BundleError
-from server.api.http_server import make_server
+from server.api.http_server import listen, make_server
 from server.app import create_app
 from server.errors import DragomanError
 from server.logs import configure_logging
@@ -55,7 +54,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     except BundleError as error:
         return _refuse(settings.bundle, error)
     try:
-        listener = _bind(settings.host, settings.port)
+        listener = listen(settings.host, settings.port)
     except OSError as error:
         model.engine.close(_CLOSE_TIMEOUT_S)
         reason = error.strerror or str(error)
@@ -142,21 +141,6 @@ def _read_settings(flags: Mapping[str, Any]) -> Settings | None:
             name = ".".join(str(part) for part in problem["loc"])
             _fail(EXIT_USAGE, f"setting {name}: {problem['msg']}")
         return None
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """Take the port, before uvicorn does: with its own error it would print a traceback."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)  # bound but silent, a second server could still bind it, too
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def _refuse(bundle: Path, error: BundleError) -> int:

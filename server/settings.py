@@ -61,7 +61,7 @@ class Settings(BaseSettings):
             for load balancers that need time to notice. Counts inside `drain_timeout_s`.
         close_timeout_s: how long, after draining, connections may take to close by themselves.
         header_timeout_s: how long a client may take to send a request's headers.
-        body_timeout_s: how long a client may take to send a request's body.
+        body_timeout_s: how long a client may take to send a request's body, or not read an answer.
         keep_alive_s: how long an idle connection stays open; more than the load balancer's upstream idle
             time.
         default_beam_size: `beam_size` of requests that do not choose.
@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
     max_rows: Positive = 32
-    max_batch_tokens: Positive = 4096
+    max_batch_tokens: Positive = 1024
     max_queue_sentences: Positive = 2048
     max_queue_tokens: Positive = 65536
     max_texts: Positive = 256

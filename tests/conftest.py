@@ -3,7 +3,13 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine is no error. (If CI is set, hypothesis has its own profile: no deadline, no random draws.)
+hypothesis.settings.register_profile("patient", deadline=None)
+if "CI" not in os.environ:
+    hypothesis.settings.load_profile("patient")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -62,6 +62,18 @@ def test_packages_are_listed_in_pyproject(repository: Path) -> None:
     assert present == set(listed["packages"])
 
 
+def test_data_files_are_listed_in_pyproject(repository: Path) -> None:
+    """The same holds for files that are no Python."""
+    listed = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    present = {
+        (".".join(path.parent.relative_to(repository).parts), path.name)
+        for tree in PACKAGES
+        for path in (repository / tree).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert present == {(package, name) for package, names in listed["package-data"].items() for name in names}
+
+
 def test_packages_say_what_they_are(repository: Path) -> None:
     """An `__init__.py` imports nothing but `os`, so that importing a leaf never loads its neighbours."""
     for path in sources(repository, *PACKAGES):

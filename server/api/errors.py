@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.api.record import record_of
-from server.errors import DragomanError, OverloadedError
+from server.errors import DragomanError, MalformedBodyError, OverloadedError
 
 STATUS = {
     "invalid_request": 400,
@@ -46,6 +46,10 @@ _JITTER = 0.2
 
 class ClientDisconnectedError(Exception):
     """The client went away; there is nobody to answer, so no handler turns this into a response."""
+
+
+class AmbiguousFramingError(MalformedBodyError):
+    """It is not certain where the body ends, so the connection cannot be used any further."""
 
 
 class HeadersTooLargeError(DragomanError):
@@ -133,8 +137,9 @@ def response_for(error: Exception, request_id: str) -> Response:
     if STATUS[error.reason] in (429, 503):
         delay_s = error.retry_after_s if isinstance(error, OverloadedError) else _UNAVAILABLE_RETRY_S
         headers["Retry-After"] = str(retry_after(delay_s))
-    if error.reason == "draining":
-        headers["Connection"] = "close"  # so that the client's next attempt reaches another replica
+    if error.reason == "draining" or isinstance(error, AmbiguousFramingError):
+        # While draining, so that the client's next attempt reaches another replica.
+        headers["Connection"] = "close"
     if error.reason == "unsupported_media_type":
         headers["Accept-Encoding"] = "identity"
     return error_response(str(error), error.reason, request_id, headers)

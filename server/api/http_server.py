@@ -24,6 +24,7 @@ from server.settings import Settings
 log = logging.getLogger("dragoman")
 
 _H11_MAX_INCOMPLETE_EVENT_BYTES = 16384
+_BACKLOG = 2048
 _ABORT_AFTER_S = 1.0
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
 _RefusalHook = Callable[[int], None]
@@ -37,7 +38,8 @@ def bounded_protocol(
     Args:
         header_timeout_s: how long a request's headers may take, counted from the connection or the first
             byte.
-        body_timeout_s: how long its body may take, counted from the end of the headers.
+        body_timeout_s: how long its body may take, counted from the end of the headers; also how long the
+            client may refuse to read an answer.
         on_refusal: told the status of each request that never reached the application.
 
     Returns:
@@ -49,6 +51,7 @@ def bounded_protocol(
 
         _waiting_for: str | None = None
         _timer: asyncio.TimerHandle | None = None
+        _write_timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -56,7 +59,21 @@ def bounded_protocol(
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait_for(None)
-            super().connection_lost(exc)
+            super().connection_lost(exc)  # calls resume_writing
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._write_timer = self.loop.call_later(body_timeout_s, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._write_timer is not None:
+                self._write_timer.cancel()
+                self._write_timer = None
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -204,9 +221,37 @@ def make_server(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=2048,
+        backlog=_BACKLOG,
         h11_max_incomplete_event_size=_H11_MAX_INCOMPLETE_EVENT_BYTES,
         timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.close_timeout_s,
     )
     return DrainingServer(config, lifecycle, settings)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take a port before uvicorn does, which would print a traceback if it cannot.
+
+    Args:
+        host: address to listen on.
+        port: TCP port; 0 takes a free one.
+
+    Returns:
+        A listening socket.
+
+    Raises:
+        OSError: the port is taken, or the address is not ours.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Only with the protocol said does asyncio turn Nagle's algorithm off; with it, each answer, which is sent
+    # in two parts, waits 40 ms for the client's acknowledgement of the first.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)  # bound but silent, a second server could still bind it, too
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -11,7 +11,13 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.api.errors import ClientDisconnectedError, HeadersTooLargeError, reason_of, response_for
+from server.api.errors import (
+    AmbiguousFramingError,
+    ClientDisconnectedError,
+    HeadersTooLargeError,
+    reason_of,
+    response_for,
+)
 from server.api.record import RequestRecord, attach, record_of
 from server.errors import BodyTooLargeError, MalformedBodyError
 from server.metrics import Metrics
@@ -25,7 +31,7 @@ _MAX_HEADER_BYTES = 16384
 
 
 class RequestMiddleware:
-    """Gives every request an id, a log line and its metrics; answers what nobody else caught. Thread-safe."""
+    """Gives every request an id, a log line and its metrics; answers what nobody else caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         """Wrap an application.
@@ -141,6 +147,10 @@ def _check_headers(scope: Scope) -> None:
     # The parser's own limit holds for headers that arrive in parts, not for those that come in one read.
     size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     size += sum(len(name) + len(value) for name, value in headers)
+    names = [name for name, _ in headers]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        # Two ways to find the body's end, and a proxy before us may choose the other one: request smuggling.
+        raise AmbiguousFramingError("Content-Length and Transfer-Encoding exclude each other")
     if len(headers) > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
         raise HeadersTooLargeError(f"more than {_MAX_HEADERS} headers or {_MAX_HEADER_BYTES} bytes of them")
 

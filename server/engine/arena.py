@@ -19,7 +19,7 @@ FIRST_CAPACITY = 32
 """Positions of a new arena, enough for most single sentences."""
 
 KEPT_CAPACITY = 128
-"""Positions that an empty arena may keep: giving memory back after every sentence would cost time for nothing."""
+"""Positions that an empty arena keeps: giving memory back after every sentence would cost time."""
 
 
 class Arena:
@@ -33,6 +33,7 @@ class Arena:
         target_lengths: int32 [max_sentences], decoder steps done for each sentence.
         input_ids: int64 [max_sentences*K, 1], the next input of every row; written by the search.
         logits: float32 [max_sentences*K, V], written by the decoder.
+        cache_bytes: bytes of all keys and values, filled or not.
     """
 
     def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
@@ -80,11 +81,6 @@ class Arena:
         """Positions S that a sentence's cross-attention cache has room for."""
         return int(self._cross[0].shape[2])
 
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of all keys and values, filled or not."""
-        return sum(array.nbytes for arrays in (self._self, self._cross, self._last) for array in arrays)
-
     def admit(self, cross: Sequence[Array], lengths: NDArray[np.int32]) -> int:
         """Add encoded sentences behind those that are there.
 
@@ -118,9 +114,9 @@ class Arena:
         """Make room for one more position of every row and set the scalar inputs."""
         longest = int(self.target_lengths[: self.count].max()) + 1
         if longest > self.target_capacity:
-            self._self = self._grown(
-                self._self, self._next_capacity(longest, self._spec.max_target_tokens), self.rows
-            )
+            capacity = self._next_capacity(longest, self._spec.max_target_tokens)
+            self._self = self._grown(self._self, capacity, self.rows)
+            self._count_bytes()
         self._self_total[...] = longest
         self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
 
@@ -206,13 +202,19 @@ class Arena:
                 np.zeros((self.max_sentences, spec.decoder_heads, source, spec.head_size), spec.cache_dtype)
             )
         self._prefixes.clear()
+        self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        """Sum up the caches, after each change of them."""
+        caches = (self._self, self._cross, self._last)
+        self.cache_bytes = sum(array.nbytes for arrays in caches for array in arrays)
 
     def _grow_source(self, longest: int) -> None:
         """Make the cross-attention caches hold `longest` positions."""
         if longest > self.source_capacity:
-            self._cross = self._grown(
-                self._cross, self._next_capacity(longest, self._spec.max_source_tokens), self.count
-            )
+            capacity = self._next_capacity(longest, self._spec.max_source_tokens)
+            self._cross = self._grown(self._cross, capacity, self.count)
+            self._count_bytes()
 
     def _next_capacity(self, needed: int, limit: int) -> int:
         """Round up to a power of two times the first capacity, but not above the model's limit."""

@@ -12,7 +12,7 @@ from server.runtime.session import Array, DecoderSession, ModelSpec
 from .arena import Arena
 from .beam import BeamSearch
 from .search import GreedySearch, Search, SearchResult
-from .sequence import EngineObserver, Sequence
+from .sequence import EngineLimits, EngineObserver, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Finished:
 
 
 class Batch:
-    """Up to `max_sentences` sentences of one beam width. Owned by the worker thread.
+    """Sentences of one beam width. Owned by the worker thread.
 
     Attributes:
         sequences: the sentences, in the order of their places in the arena.
@@ -35,7 +35,7 @@ class Batch:
         decoder: DecoderSession,
         spec: ModelSpec,
         beam_width: int,
-        max_sentences: int,
+        limits: EngineLimits,
         observer: EngineObserver,
     ) -> None:
         """Allocate the arena and the search.
@@ -44,11 +44,12 @@ class Batch:
             decoder: a session for this beam width that nobody else uses.
             spec: sizes of the model.
             beam_width: rows per sentence.
-            max_sentences: most sentences at a time.
+            limits: rows of the worker, all of which this batch may get, and the longest target.
             observer: told of failed runs.
         """
+        max_sentences = limits.max_rows // beam_width
         self._decoder = decoder
-        self._spec = spec
+        self._max_length = min(spec.max_target_tokens, limits.max_target_tokens)
         self._observer = observer
         self._arena = Arena(spec, beam_width, max_sentences)
         self._search: Search = (
@@ -78,8 +79,8 @@ class Batch:
         """
         first = self._arena.admit(list(cross), lengths)
         for place, sequence in enumerate(sequences, first):
-            limit = min(sequence.options.max_decoding_length, self._spec.max_target_tokens)
-            self._search.admit(place, sequence.options, limit)
+            longest = min(sequence.options.max_decoding_length, self._max_length)
+            self._search.admit(place, sequence.options, longest)
         self.sequences.extend(sequences)
 
     def step(self) -> list[Finished]:

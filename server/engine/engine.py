@@ -91,7 +91,7 @@ class Engine:
         """Free the rows of sentences that were aborted or whose deadline has passed."""
         outcomes, now_s = [], self._clock()
         for batch in self._batches.values():
-            unwanted = [s for s in batch.sequences if s.aborted or s.overdue(now_s)]
+            unwanted = [s for s in batch.sequences if s.aborted or now_s >= s.deadline_s]
             if unwanted:
                 batch.drop(unwanted)
                 outcomes += [Outcome(sequence, end_of_unwanted(sequence)) for sequence in unwanted]
@@ -112,6 +112,7 @@ class Engine:
             input_ids[row, : len(sequence.source)] = sequence.source
         started_s = self._clock()
         try:
+            batch = self._batch(run[0].beam_size)
             cross = self._encoder.encode(input_ids, lengths)
         except InferenceError as error:
             self._observer.error("run_failed" if len(run) > 1 else "poison")
@@ -126,19 +127,14 @@ class Engine:
             sequence.queue_s = started_s - sequence.submitted_s
             sequence.encode_s = now_s - started_s
             sequence.decoding_since_s = now_s
-        self._batch(run[0].beam_size).admit(run, cross, lengths)
+        batch.admit(run, cross, lengths)
         return []
 
     def _batch(self, beam_width: int) -> Batch:
         """Give the batch of a beam width; made when it is first needed."""
         if beam_width not in self._batches:
-            self._batches[beam_width] = Batch(
-                self._runtime.decoder(beam_width),
-                self._spec,
-                beam_width,
-                self._limits.max_rows // beam_width,
-                self._observer,
-            )
+            decoder = self._runtime.decoder(beam_width)
+            self._batches[beam_width] = Batch(decoder, self._spec, beam_width, self._limits, self._observer)
         return self._batches[beam_width]
 
     def _outcome(self, finished: Finished, now_s: float) -> Outcome:

@@ -31,8 +31,12 @@ FAIR_TOKENS_PER_S = 200.0
 Larger favours long requests, smaller favours short ones; it only orders the line and throttles nothing.
 """
 
-CALL_COST_TOKENS = 24
-"""What one more encoder run costs, in positions: padding is cut off only where it costs more than that."""
+CALL_COST_TOKENS = 20
+"""What one more encoder run costs, in positions: padding is cut off only where it costs more than that.
+
+Measured on one thread, int8: 0.5 ms a run and 0.031 ms a position with 6 layers of 256; 1.5 and 0.075 with 6
+of 512.
+"""
 
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
 """Bounds of the advice to a refused client."""
@@ -113,7 +117,7 @@ class Scheduler:
         request.waiting = deque(sorted([*request.waiting, *sequences], key=lambda s: -len(s.source)))
         for sequence in sequences:
             self._count(sequence, 1)
-            self._first_deadline_s = min(self._first_deadline_s, _deadline_s(sequence))
+            self._first_deadline_s = min(self._first_deadline_s, sequence.deadline_s)
 
     def admit(self, now_s: float, load: Load) -> list[Sequence]:
         """Take the next sentences out of the line.
@@ -123,7 +127,7 @@ class Scheduler:
             load: what the asking worker has room for.
 
         Returns:
-            Sentences to start now, none of them aborted or overdue.
+            Sentences to start now, none of them aborted; `expire` drops the overdue ones beforehand.
         """
         share = -(-(load.busy_rows_all + self.rows) // load.workers) - load.busy_rows
         budget_tokens, free_rows = self._limits.max_batch_tokens, load.free_rows
@@ -162,9 +166,7 @@ class Scheduler:
         if now_s < self._first_deadline_s:
             return []
         removed = self._remove(sequence for sequence in self._waiting() if sequence.overdue(now_s))
-        self._first_deadline_s = min(
-            (_deadline_s(sequence) for sequence in self._waiting()), default=math.inf
-        )
+        self._first_deadline_s = min((sequence.deadline_s for sequence in self._waiting()), default=math.inf)
         return removed
 
     def abort(self, request_id: str) -> list[Sequence]:
@@ -261,8 +263,3 @@ def encoder_batches(sequences: list[Sequence], max_batch_tokens: int) -> list[li
             run.append(sequence)
         runs.append(run)
     return runs
-
-
-def _deadline_s(sequence: Sequence) -> float:
-    """A sentence's deadline, or never."""
-    return math.inf if sequence.deadline_s is None else sequence.deadline_s

@@ -27,7 +27,8 @@ class DecodingOptions:
         num_hypotheses: how many of the best hypotheses to return, at most `beam_size`.
         max_decoding_length: decoder steps after which a sentence ends, the one that yields the end token
             counted.
-        min_decoding_length: target tokens before which the end token is not allowed.
+        min_decoding_length: target tokens before which the end token is not allowed; 0 allows empty targets
+            (CTranslate2's default is 1).
         return_scores: whether greedy search also accumulates log-probabilities (beam search always does).
     """
 
@@ -103,7 +104,7 @@ class Sequence:
         source: token ids with the model's prefix and suffix.
         options: how to decode it.
         submitted_s: monotonic time of submission.
-        deadline_s: monotonic time after which nobody waits for it, or None.
+        deadline_s: monotonic time after which nobody waits for it; infinity if somebody always does.
         future: where its one outcome goes.
         aborted: set by an abort; the row is freed before the next step.
         queue_s: seconds it waited; known once it is admitted.
@@ -115,7 +116,7 @@ class Sequence:
     source: tuple[int, ...]
     options: DecodingOptions
     submitted_s: float
-    deadline_s: float | None
+    deadline_s: float
     future: Future[SequenceResult]
     aborted: bool = False
     queue_s: float = 0.0
@@ -129,7 +130,7 @@ class Sequence:
 
     def overdue(self, now_s: float) -> bool:
         """Whether its deadline has passed at `now_s`."""
-        return self.deadline_s is not None and now_s >= self.deadline_s
+        return now_s >= self.deadline_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,9 @@ class EngineLimits:
         max_rows: decoder rows of one worker over all beam widths (a sentence takes `beam_size` rows).
         max_queue_sentences: sentences that may wait, over all workers.
         max_queue_tokens: source tokens that may wait, over all workers.
-        max_batch_tokens: encoder positions of one admission, padding included.
+        max_batch_tokens: source tokens started in one step, and encoder positions of one run, padding
+            included; bounds how long new sentences hold up those that are decoding. Runs gain nothing beyond
+            some 128 positions.
         max_source_tokens: tokens of one source sentence, prefix and suffix included.
         max_target_tokens: upper bound of `max_decoding_length`; a larger one is lowered to it.
     """
@@ -150,7 +153,7 @@ class EngineLimits:
     max_rows: int = 32
     max_queue_sentences: int = 2048
     max_queue_tokens: int = 65536
-    max_batch_tokens: int = 4096
+    max_batch_tokens: int = 1024
     max_source_tokens: int = 512
     max_target_tokens: int = 512
 

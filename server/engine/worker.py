@@ -5,7 +5,9 @@ A request's way: `WorkerPool.submit` puts its sentences in the scheduler and wak
 idle worker sleeps on a condition until there is work or the end.
 """
 
+import functools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -37,6 +39,9 @@ from .sequence import (
 )
 
 _log = logging.getLogger("dragoman.engine")
+
+JOIN_TIMEOUT_S = 5.0
+"""How long `close` waits for threads whose runs were terminated; they are daemons and hold up nothing."""
 
 _END_REASONS: dict[str, EndReason] = {
     "aborted": "cancelled",
@@ -109,7 +114,7 @@ class WorkerPool:
             request_id: names the request for `abort` and for fair sharing.
             sources: token ids of every sentence, prefix and suffix included.
             options: how to decode them.
-            deadline_s: time on the pool's clock after which nobody waits for them.
+            deadline_s: time on the pool's clock after which nobody waits for them, if there is one.
 
         Returns:
             One future per sentence, in order.
@@ -121,9 +126,9 @@ class WorkerPool:
             EngineDeadError: a worker crashed.
         """
         self._check(sources, options)
-        now_s = self._clock()
+        now_s, end_s = self._clock(), math.inf if deadline_s is None else deadline_s
         sequences = [
-            Sequence(request_id, tuple(source), options, now_s, deadline_s, Future()) for source in sources
+            Sequence(request_id, tuple(source), options, now_s, end_s, Future()) for source in sources
         ]
         with self._changed:
             if self._death is not None:
@@ -134,7 +139,7 @@ class WorkerPool:
             self._live.setdefault(request_id, set()).update(sequences)
             self._changed.notify_all()
         for sequence in sequences:
-            sequence.future.add_done_callback(_Cancellation(sequence))
+            sequence.future.add_done_callback(functools.partial(self._on_done, sequence))
         return [sequence.future for sequence in sequences]
 
     def abort(self, request_id: str) -> None:
@@ -161,9 +166,13 @@ class WorkerPool:
             self._changed.notify_all()
         if left:
             self._runtime.terminate()
+            self._observer.error("terminated")
             self._end(left, lambda _: DrainingError("the server shut down before the translation was ready"))
+        join_by_s = time.monotonic() + JOIN_TIMEOUT_S
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, join_by_s - time.monotonic()))
+            if thread.is_alive():
+                _log.error("%s has not ended", thread.name)
 
     def stats(self) -> EngineStats:
         """Say what the engine is doing now."""
@@ -252,6 +261,12 @@ class WorkerPool:
             sequence.aborted = True
         return left
 
+    def _on_done(self, sequence: Sequence, future: Future[SequenceResult]) -> None:
+        """Abort a sentence whose caller cancelled its future."""
+        if future.cancelled():
+            sequence.aborted = True
+            self._end([sequence], end_of_unwanted)
+
     def _end(self, sequences: Iterable[Sequence], error: Callable[[Sequence], DragomanError]) -> None:
         """End sentences without a result."""
         for sequence in sequences:
@@ -277,17 +292,6 @@ class WorkerPool:
             reason = _END_REASONS.get(result.reason, "error")
             self._observer.finished(reason, len(sequence.source), 0, sequence.queue_s)
         _resolve(sequence.future, result)
-
-
-class _Cancellation:
-    """Marks a sentence as aborted when its caller cancels the future."""
-
-    def __init__(self, sequence: Sequence) -> None:
-        self._sequence = sequence
-
-    def __call__(self, future: Future[SequenceResult]) -> None:
-        if future.cancelled():
-            self._sequence.aborted = True
 
 
 def _resolve(future: Future[SequenceResult], result: SequenceResult | DragomanError) -> None:

@@ -115,7 +115,11 @@ class Runtime(Protocol):
         """The encoder, shared by all workers."""
 
     def decoder(self, beam_width: int) -> DecoderSession:
-        """Give a decoder of this beam width: a new session object over shared weights, for one worker."""
+        """Give a decoder of this beam width: a new session object over shared weights, for one worker.
+
+        Raises:
+            InferenceError: the decoder cannot be loaded.
+        """
 
     def terminate(self) -> None:
         """Make every run, now and later, end with InferenceError; for a shutdown that takes too long."""

@@ -1,1 +1,1 @@
-"""Text in, text out: splits texts into sentences, hands their token ids to the engine, rejoins the results."""
+"""Text in, text out: splits texts into sentences, hands token ids to the engine, rejoins the results."""

@@ -120,6 +120,11 @@ class Translator:
         check_texts([text], self.limits)
         return await self._rank(text, self.directions.codes)
 
+    async def warm_up(self) -> None:
+        """Split and tokenise once, off the event loop: the splitter loads its rules at the first sentence."""
+        for source in self.directions.sources:
+            await asyncio.to_thread(self._codec.encode, ["Warm up. Twice."], source, is_html=False)
+
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come that `translate` is working on.
 

@@ -101,11 +101,14 @@ class Stack:
         """Run Python inside the server's container."""
         return output(*DOCKER, "exec", self.container, "python", "-c", code, check=False)
 
-    def translate(self, text: str | list[str]) -> Any:
-        fields = {"q": text, "source": "en", "target": "de"}
+    def translate(self, text: str | list[str], beam_size: int = 1) -> Any:
+        fields = {"q": text, "source": "en", "target": "de", "beam_size": beam_size}
         answer = httpx.post(f"{self.url}/translate", json=fields, timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()["translatedText"]
+
+    def scrape(self) -> str:
+        return httpx.get(f"{self.url}/metrics", timeout=10).text
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         answer = httpx.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=10).json()
@@ -121,7 +124,7 @@ def stack(repository: Path) -> Iterator[Stack]:
         eventually(lambda: httpx.get(f"{stack.url}/readyz").status_code == 200, "the server is ready")
         yield stack
     finally:
-        print(stack.compose("logs", "--tail", "40", "dragoman"))
+        print(stack.compose("logs", "--tail", "10", "dragoman"))  # shown if a test fails
         stack.compose("down", "--volumes")
 
 
@@ -200,17 +203,23 @@ def shows_data(samples: list[dict[str, Any]]) -> bool:
 
 def test_stops_after_finishing_its_work(stack: Stack) -> None:
     """Comes last: `compose stop` sends SIGTERM; what was accepted is answered, and the exit is clean."""
+    texts = [f"{SENTENCES[1]} It is {hour} degrees. {SENTENCES[2]}" for hour in range(200)]
+    # Seconds of work, because compose takes its time to send the signal.
     answers: list[Any] = []
-    client = threading.Thread(
-        target=lambda: answers.append(stack.translate([f"{SENTENCES[1]} {n}" for n in range(64)]))
-    )
+    client = threading.Thread(target=lambda: answers.append(stack.translate(texts, beam_size=4)))
     container = stack.container
     client.start()
-    time.sleep(0.2)
+    eventually(
+        lambda: "dragoman_http_requests_in_flight 2.0" in stack.scrape(), "the request is being handled"
+    )
     started_s = time.monotonic()
     stack.compose("stop", "dragoman")
     client.join()
-    assert [len(answer) for answer in answers] == [64]
+    assert [len(answer) for answer in answers] == [200]
     assert time.monotonic() - started_s < 35
+    log = output(*DOCKER, "logs", container)
+    assert (
+        log.index('"msg": "draining"') < log.rindex('"route": "/translate"') < log.index('"msg": "stopped"')
+    )
     (inspected,) = json.loads(output(*DOCKER, "inspect", container))
     assert inspected["State"]["ExitCode"] == 0

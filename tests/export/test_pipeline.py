@@ -32,7 +32,7 @@ def _exported(width: int, dtype: torch.dtype, checkpoint: Path) -> onnx.ModelPro
 
 @pytest.fixture(autouse=True)
 def each_graph_once(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every test of this file have the tiny checkpoint's graphs, exported once: they cost seconds each."""
+    """Give every test here the tiny checkpoint's graphs, exported once: they cost seconds each."""
     monkeypatch.setattr(
         export.pipeline, "export_encoder", lambda model, dtype: _exported(0, dtype, tiny_checkpoint)
     )

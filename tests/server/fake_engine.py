@@ -107,9 +107,6 @@ class FakeTokenizer(Tokenizer):
                 self._words.append(word)
         return [self._ids[word] for word in words]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
-
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self._words[i] for i in ids).upper()
 

@@ -1,6 +1,5 @@
 """An application on a real socket, in a thread of the test's process: for engines that a test controls."""
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from contextlib import contextmanager
 import httpx
 from fastapi import FastAPI
 
-from server.api.http_server import make_server
+from server.api.http_server import listen, make_server
 from server.settings import Settings
 
 
@@ -24,7 +23,7 @@ def serving(app: FastAPI, settings: Settings) -> Iterator[httpx.Client]:
         A client whose base URL is the server.
     """
     refused: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with listen("127.0.0.1", 0) as listener:
         server = make_server(app, settings, app.state.lifecycle, refused.append)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -1,14 +1,15 @@
 """A model without a network, at the seam: what it says depends on what the engine keeps in its buffers.
 
 The fake encoder writes token ids into the cross-attention cache, the fake decoder writes its inputs into the
-self-attention cache, and the scores of a row are a function of the source and the target so far *as read back from
-these caches*. An engine that moves, reorders or grows its arena wrongly gets other translations.
+self-attention cache, and the scores of a row are a function of the source and the target so far *as read back
+from these caches*. An engine that moves, reorders or grows its arena wrongly gets other translations.
 """
 
 import functools
 import itertools
+import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 import numpy as np
@@ -52,9 +53,9 @@ def babble(source: tuple[int, ...], target: tuple[int, ...]) -> NDArray[np.float
 
 
 def recite(source: tuple[int, ...], target: tuple[int, ...]) -> NDArray[np.float32]:
-    """Translates a sentence to itself, and ends."""
+    """Translates a sentence to itself, and ends, however often it is asked."""
     scores = np.zeros(VOCABULARY, np.float32)
-    scores[(*source, EOS)[len(target) - 1]] = 10.0
+    scores[(*source, EOS)[min(len(target) - 1, len(source))]] = 10.0
     return scores
 
 
@@ -99,8 +100,8 @@ class FakeDecoder:
         inputs, outputs = buffers.inputs, buffers.outputs
         self.rows.append(len(inputs["input_ids"]))
         assert all(array.flags.c_contiguous for array in [*inputs.values(), *outputs.values()])
-        assert inputs["self_total"] == inputs["self_lengths"].max() + 1 <= inputs["self_key_0"].shape[2]
-        assert inputs["cross_total"] == inputs["cross_lengths"].max() + 1 <= inputs["cross_key_0"].shape[2]
+        assert inputs["self_lengths"].max() < inputs["self_total"] <= inputs["self_key_0"].shape[2]
+        assert inputs["cross_lengths"].max() < inputs["cross_total"] <= inputs["cross_key_0"].shape[2]
         if self.poison is not None:
             sources = (self._source(inputs, n) for n in range(len(inputs["cross_lengths"])))
             if any(self.poison in source for source in sources):
@@ -110,23 +111,23 @@ class FakeDecoder:
             source = self._source(inputs, row // self.width)
             outputs["logits"][row] = self.language(source, self._target(inputs, outputs, row))
 
-    def _source(self, inputs: object, sentence: int) -> tuple[int, ...]:
-        end = inputs["cross_lengths"][sentence] + 1  # type: ignore[index]
-        first = inputs["cross_key_0"][sentence, 0, :end, 0]  # type: ignore[index]
+    def _source(self, inputs: Mapping[str, Array], sentence: int) -> tuple[int, ...]:
+        end = inputs["cross_lengths"][sentence] + 1
+        first = inputs["cross_key_0"][sentence, 0, :end, 0]
         for layer, (part, sign) in itertools.product(range(LAYERS), (("key", 1), ("value", -1))):
-            cache = inputs[f"cross_{part}_{layer}"][sentence, :, :end]  # type: ignore[index]
+            cache = inputs[f"cross_{part}_{layer}"][sentence, :, :end]
             assert (cache == ((first + layer) * sign)[None, :, None]).all()
-            last = inputs[f"cross_last_{part}_{layer}"][sentence, 0].reshape(HEADS, HEAD_SIZE)  # type: ignore[index]
+            last = inputs[f"cross_last_{part}_{layer}"][sentence, 0].reshape(HEADS, HEAD_SIZE)
             assert (last == cache[:, -1]).all()
         return tuple(map(int, first))
 
-    def _target(self, inputs: object, outputs: object, row: int) -> tuple[int, ...]:
-        past = int(inputs["self_lengths"][row])  # type: ignore[index]
-        assert inputs["positions"][row, 0] == past  # type: ignore[index]
-        token = inputs["input_ids"][row, 0]  # type: ignore[index]
+    def _target(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], row: int) -> tuple[int, ...]:
+        past = int(inputs["self_lengths"][row])
+        assert inputs["positions"][row, 0] == past
+        token = inputs["input_ids"][row, 0]
         first = None
         for layer, (part, sign) in itertools.product(range(LAYERS), (("key", 1), ("value", -1))):
-            cache = outputs[f"self_{part}_out_{layer}"][row]  # type: ignore[index]
+            cache = outputs[f"self_{part}_out_{layer}"][row]
             assert cache.base is not None
             cache[:, past] = (token + layer) * sign
             first = cache[0, : past + 1, 0] if first is None else first
@@ -171,7 +172,7 @@ def sentence(
     options: DecodingOptions | None = None,
     request: str = "request",
     at_s: float = 0.0,
-    deadline_s: float | None = None,
+    deadline_s: float = math.inf,
 ) -> Sentence:
     return Sentence(request, tuple(source), options or DecodingOptions(), at_s, deadline_s, Future())
 

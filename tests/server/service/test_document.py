@@ -44,8 +44,8 @@ def test_text_with_nothing_to_translate_is_copied(codec: TextCodec, text: str) -
 
 def test_a_sentence_that_the_tokenizer_drops_is_copied() -> None:
     class Dropping(FakeTokenizer):
-        def encode_batch(self, texts: object) -> list[list[int]]:
-            return [[]]
+        def encode(self, text: str) -> list[int]:
+            return []
 
     codec = TextCodec(Dropping(), manifest().special_tokens, LIMITS)
     document = codec.encode(["a"], "en", is_html=False)

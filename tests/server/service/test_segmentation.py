@@ -47,6 +47,6 @@ def test_a_whole_line_is_one_sentence() -> None:
 @pytest.mark.parametrize("unit", [".", "a", "ha ", "Mr. ", "a.b", '"(«', " ", "\n", "e.g. ", "😀"])
 def test_time_does_not_explode(unit: str) -> None:
     text = "x" + unit * (5000 // len(unit)) + "x"
-    started_s = time.perf_counter()
+    started_s = time.thread_time()
     split_sentences(text, "en")
-    assert time.perf_counter() - started_s < 0.5
+    assert time.thread_time() - started_s < 0.5
