@@ -16,7 +16,6 @@ from export.quantize import ActivationRange
 from export.runner import GraphRunner, Tokens, longest_target
 
 Method = Literal["minmax", "percentile", "mse"]
-METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse")
 
 # With 99.9 the divergence from fp32 is 15 times that of 99.99; beyond 99.99 nothing is gained.
 _PERCENTILE = 99.999

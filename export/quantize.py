@@ -33,8 +33,9 @@ class ActivationRange:
     @property
     def scale(self) -> np.float32:
         """Distance between two neighbouring steps."""
-        width = max(self.high, 0.0) - min(self.low, 0.0)
-        return np.float32(width / 255.0 if width > 0 else 1.0)
+        scale = np.float32((max(self.high, 0.0) - min(self.low, 0.0)) / 255.0)
+        # Nothing but zeros, or so little that its 255th part is no normal number.
+        return scale if scale >= np.finfo(np.float32).tiny else np.float32(1.0)
 
     @property
     def zero_point(self) -> np.uint8:

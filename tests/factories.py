@@ -142,6 +142,13 @@ def tiny_bundle(directory: Path, checkpoint: Path, precision: Precision = "fp32"
     """Export a checkpoint with every gate, beam widths 1, 2 and 4, below ``directory``; return the bundle."""
     source, target = write_text(directory)
     out = directory / "bundle"
-    options = ExportOptions(precision=precision, dev_source=source, dev_target=target, beam_widths=(1, 2, 4))
+    options = ExportOptions(
+        precision=precision,
+        dev_source=source,
+        dev_target=target,
+        beam_widths=(1, 2, 4),
+        # So small a model loses some tenths, more or less of them from machine to machine.
+        allow_quality_loss=True,
+    )
     export_bundle(checkpoint, out, options)
     return out

@@ -38,7 +38,9 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         )
     except TokenizerError as error:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
-    runtime = ModelRuntime.load(settings.bundle, manifest)
+    # All that requests may choose: a graph that does not load must stop the start, not a request.
+    widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
+    runtime = ModelRuntime.load(settings.bundle, manifest, beam_widths=widths)
     limits = EngineLimits(
         workers=settings.engine_workers,
         max_rows=settings.max_rows,

@@ -23,7 +23,16 @@ def test_an_export_reports_each_stage_on_standard_error(tmp_path: Path, tiny_che
     source, target = factories.write_text(tmp_path)
     out = tmp_path / "bundle"
     result = invoke(
-        tiny_checkpoint, "--out", out, "--dev-source", source, "--dev-target", target, "--beam-widths", "1,3"
+        tiny_checkpoint,
+        "--out",
+        out,
+        "--dev-source",
+        source,
+        "--dev-target",
+        target,
+        "--beam-widths",
+        "1,3",
+        "--allow-quality-loss",
     )
     assert result.exit_code == 0, result.stderr
     assert result.stdout == ""

@@ -77,8 +77,8 @@ def test_an_int8_bundle_states_its_loss_and_its_calibration(tiny_bundle_int8: Pa
     manifest = load_manifest(tiny_bundle_int8)
     assert manifest.quality is not None
     assert set(manifest.quality.scores) == {"fp32", "int8"}
-    assert manifest.quality.bleu_loss <= 0.5
-    assert not manifest.quality.loss_accepted_by_flag
+    assert manifest.quality.bleu_loss <= 2
+    assert manifest.quality.loss_accepted_by_flag == (manifest.quality.bleu_loss > 0.5)
     assert manifest.calibration is not None
     assert manifest.calibration.weight_bits in (7, 8)
     assert manifest.calibration.sample_sha256 == hash_sample(factories.parallel_text(220, 7)[0])
