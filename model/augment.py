@@ -20,24 +20,67 @@ _ONSETS = (
 ).split()
 _VOWELS = ("a a e e i i o o u ai ea ei ie oo y " * 3 + "á é í ö ü å ô").split()
 _CODAS = ["", "", "", "n", "r", "l", "s", "t", "m", "ck", "nd", "rt", "x"]
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# Polish, Czech, Turkish, Nordic, Portuguese, Romanian, Hungarian, Baltic and others.
+_ACCENTED = {
+    "a": "áàâäãåăąāæ", "c": "çčćċ", "d": "ďđð", "e": "éèêëěęēėœ", "g": "ğģ", "h": "ħ", "i": "íìîïıī",
+    "k": "ķ", "l": "łľļ", "n": "ñńňņ", "o": "óòôöõøőō", "r": "řŕ", "s": "śšşș", "t": "ťţțþ", "u": "úùûüůűū",
+    "y": "ýÿ", "z": "źżž",
+}  # fmt: skip
 
 
-def _random_name(rng: np.random.Generator) -> str:
-    def pick(options: Sequence[str]) -> str:
-        return options[int(rng.integers(len(options)))]
+def _pick(options: Sequence[str], rng: np.random.Generator) -> str:
+    return options[int(rng.integers(len(options)))]
 
-    if rng.random() < 0.12:  # a code such as B-12 or XK470
-        letters = "".join(chr(65 + int(rng.integers(26))) for _ in range(int(rng.integers(1, 4))))
-        return f"{letters}{pick(['', '-'])}{int(rng.integers(1, 1000))}"
-    syllables = (pick(_ONSETS) + pick(_VOWELS) + pick(_CODAS) for _ in range(int(rng.integers(1, 4))))
-    return "".join(syllables).capitalize()
+
+def _accented(word: str, rng: np.random.Generator) -> str:
+    return "".join(_pick(_ACCENTED[c], rng) if c in _ACCENTED and rng.random() < 0.4 else c for c in word)
+
+
+def _digits(count: int, rng: np.random.Generator, *, zero: bool = False) -> str:
+    """Draw digits; the first is 0 only if ``zero``, and runs such as 55 or 000 are common."""
+    digits = str(int(rng.integers(0 if zero else 1, 10)))
+    while len(digits) < count:
+        digits += digits[-1] if rng.random() < 0.3 else str(int(rng.integers(10)))
+    return digits
+
+
+def _random_code(rng: np.random.Generator) -> str:
+    """Make up something like B-12, LH2047, XK-470 or ISO 9001."""
+    letters = "".join(chr(65 + int(rng.integers(26))) for _ in range(int(rng.integers(1, 4))))
+    return letters + _pick(("", "-", "-", " "), rng) + _digits(int(rng.integers(1, 5)), rng)
+
+
+def _random_word(rng: np.random.Generator) -> str:
+    if rng.random() < 0.12:
+        word = "".join(_pick(_LETTERS, rng) for _ in range(int(rng.integers(2, 10))))
+    else:
+        count = int(rng.integers(1, 4))
+        word = "".join(_pick(_ONSETS, rng) + _pick(_VOWELS, rng) + _pick(_CODAS, rng) for _ in range(count))
+    return (_accented(word, rng) if rng.random() < 0.12 else word).capitalize()
 
 
 def _random_number(like: str, rng: np.random.Generator) -> str:
-    if like.isdigit():
-        digits = int(rng.integers(1, 7)) if rng.random() < 0.5 else len(like)
-        return str(int(rng.integers(10 ** (digits - 1), 10**digits)))
-    return "".join(str(int(rng.integers(1, 10))) if c.isdigit() else c for c in like)
+    """Draw a number: one with separators keeps its form, plain digits become one of many shapes."""
+    if not like.isdigit():
+        return re.sub(r"\d+", lambda part: _digits(len(part[0]), rng, zero=part.start() > 0), like)
+    shape = rng.random()
+    if shape < 0.25:
+        return _digits(len(like), rng)
+    if shape < 0.60:
+        digits = _digits(int(rng.integers(1, 9)), rng)
+        return f"0{digits[1:]}" if len(digits) > 1 and rng.random() < 0.1 else digits
+    if shape < 0.72:
+        return f"{_digits(int(rng.integers(1, 4)), rng)}.{_digits(int(rng.integers(1, 4)), rng, zero=True)}"
+    if shape < 0.80:
+        return f"{int(rng.integers(24))}:{int(rng.integers(60)):02}"
+    if shape < 0.87:  # a telephone number
+        area = "0" + _digits(int(rng.integers(2, 5)), rng)
+        return f"{area} {_digits(int(rng.integers(4, 9)), rng, zero=True)}"
+    if shape < 0.94:
+        size = int(rng.integers(2, 4))
+        return " ".join(_digits(size, rng, zero=True) for _ in range(int(rng.integers(2, 5))))
+    return _random_code(rng)
 
 
 class CopyAugmenter:
@@ -93,16 +136,47 @@ class CopyAugmenter:
         """Tell whether the corpus pair at ``index`` shares a number, in digits or spelled out."""
         return index in self._with_number
 
+    def _new_name(self, rng: np.random.Generator) -> str:
+        """Draw a code, or one or two names, each made up or out of the corpus."""
+        if rng.random() < 0.12:
+            return _random_code(rng)
+
+        def part() -> str:
+            fresh = rng.random() < 0.7 or len(self._names) < 2
+            return _random_word(rng) if fresh else _pick(self._names, rng)
+
+        name = part()
+        if rng.random() < 0.3:
+            name += f" {part()}"
+        if rng.random() < 0.06:
+            name += f"-{part()}"
+        return name
+
     def augment(self, source: str, target: str, rng: np.random.Generator) -> tuple[str, str]:
         """Swap every shared name and number of the pair; a pair without any comes back unchanged."""
+        numbers: dict[str, str] = {}
+        names: dict[str, str] = {}
+        source_words: dict[str, str] = {}
+        target_words: dict[str, str] = {}
         for kind, old_source, old_target in self._shared(source, target):
             if kind == "name":
-                fresh = rng.random() < 0.7 or len(self._names) < 2
-                new = _random_name(rng) if fresh else self._names[int(rng.integers(len(self._names)))]
+                names[old_source] = self._new_name(rng)
+            elif kind == "word":
+                source_words[old_source] = target_words[old_target] = _random_number("7", rng)
             else:
-                new = _random_number("7" if kind == "word" else old_source, rng)
-            # The German genitive "Toms" keeps its s; \b keeps "Tom" apart from "Tomate".
-            ending = "s?" if kind == "name" else ""
-            source = re.sub(rf"\b{re.escape(old_source)}\b", new, source)
-            target = re.sub(rf"\b{re.escape(old_target)}(?={ending}\b)", new, target)
-        return source, target
+                numbers[old_source] = _random_number(old_source, rng)
+        source_words.update(names)
+        target_words.update(names)
+
+        def swapped(match: re.Match[str]) -> str:
+            return numbers.get(match[0], match[0])
+
+        def in_target(match: re.Match[str]) -> str:
+            word = match[0]
+            if word not in target_words and word[:-1] in names and word[-1] == "s":
+                return f"{names[word[:-1]]}s"  # the German genitive "Toms" keeps its s
+            return target_words.get(word, word)
+
+        # Numbers first: what is put in for a name may hold digits, and is final.
+        source = _WORD.sub(lambda match: source_words.get(match[0], match[0]), _NUMBER.sub(swapped, source))
+        return source, _WORD.sub(in_target, _NUMBER.sub(swapped, target))

@@ -51,12 +51,15 @@ class TrainingSet:
         targets = [self._targets[i] for i in self._kept]
         if self._augmenter is None:
             return sources, targets
-        swapped = []
+        swapped: list[tuple[str, str]] = []
         draws = rng.random(len(self._augmenter.candidates))
         for i, draw in zip(self._augmenter.candidates, draws, strict=True):
             number = self._augmenter.has_number(i)
             if draw < (self._augment.number_share if number else self._augment.copy_share):
-                swapped.append(self._augmenter.augment(self._text.sources[i], self._text.targets[i], rng))
+                pair = self._text.sources[i], self._text.targets[i]
+                copies = self._augment.copies if number else 1
+                # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
+                swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
         new_sources = self._tokenizer.encode_batch([source for source, _ in swapped])
         new_targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
         for source, target in zip(new_sources, new_targets, strict=True):

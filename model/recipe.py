@@ -54,6 +54,7 @@ class Augment(_Section):
         default=0.0, ge=0, le=1, description="of the pairs with a shared name, each epoch"
     )
     number_share: float = Field(default=0.0, ge=0, le=1, description="of the pairs with a number, each epoch")
+    copies: int = Field(default=1, ge=1, description="variants of each chosen pair with a number, each epoch")
     number_words: dict[str, str] = Field(default_factory=dict)
 
 
@@ -61,6 +62,9 @@ class Training(_Section):
     """Optimisation and bookkeeping."""
 
     seed: int = 1
+    initialise_from: Path | None = Field(
+        default=None, description="checkpoint whose weights and vocabulary a new run starts from"
+    )
     max_updates: int = Field(gt=0)
     max_epochs: int = Field(default=10_000, gt=0)
     batch_tokens: int = Field(default=4096, gt=0, description="per batch and side, padding included")
@@ -100,14 +104,18 @@ class Recipe(_Section):
     training: Training
 
     def relative_to(self, folder: Path) -> Recipe:
-        """Resolve the corpus paths against the folder of the recipe."""
+        """Resolve the paths against the folder of the recipe."""
         sides = ("train_source", "train_target", "dev_source", "dev_target")
         paths = {side: [folder / path for path in getattr(self.corpus, side)] for side in sides}
-        return self.model_copy(update={"corpus": self.corpus.model_copy(update=paths)})
+        update: dict[str, _Section] = {"corpus": self.corpus.model_copy(update=paths)}
+        first = self.training.initialise_from
+        if first is not None:
+            update["training"] = self.training.model_copy(update={"initialise_from": folder / first})
+        return self.model_copy(update=update)
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Read and check a recipe; corpus paths come back resolved.
+    """Read and check a recipe; its paths come back resolved.
 
     Raises:
         RecipeError: missing file, not TOML, or a setting that is unknown or out of range.

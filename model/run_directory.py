@@ -14,17 +14,20 @@ import torch
 from torch import Tensor
 
 from .checkpoint import (
+    Checkpoint,
     CheckpointConfig,
     CheckpointError,
     SpecialTokens,
+    load_checkpoint,
     load_model_tensors,
     model_tensors,
     read_tensors,
     write_directory,
 )
+from .config import TransformerConfig
 from .corpus import ParallelText
 from .optimizer import optimizer_tensors, restore_optimizer
-from .recipe import Recipe
+from .recipe import Recipe, RecipeError
 from .tokenizer import Tokenizer
 from .transformer import Transformer
 from .vocabulary import train_sentencepiece
@@ -58,16 +61,52 @@ class RunDirectory:
 
     Layout: ``checkpoint-NNNNNNN/`` (weights and everything needed to go on), ``best/`` and ``average/``
     (weights), ``source.spm`` and ``target.spm``, ``metrics.jsonl``, ``tensorboard/``.
+
+    Raises:
+        RecipeError: ``training.initialise_from`` lies inside this run.
+        CheckpointError: it is no checkpoint, or a damaged one.
     """
 
     def __init__(self, path: Path, recipe: Recipe, recipe_text: str) -> None:
         self.path = path
         self._recipe = recipe
         self._recipe_text = recipe_text
+        self._start = self._read_start()
         path.mkdir(parents=True, exist_ok=True)
 
+    def _read_start(self) -> Checkpoint | None:
+        """Read the checkpoint that a new run starts from; a run with checkpoints of its own needs none."""
+        first = self._recipe.training.initialise_from
+        if first is None:
+            return None
+        if first.resolve().is_relative_to(self.path.resolve()):
+            raise RecipeError(f"{self.path}: holds training.initialise_from ({first}); choose another --out")
+        return None if self._checkpoints() else load_checkpoint(first)
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(self.path.glob("checkpoint-*"))
+
+    @property
+    def joint_vocabulary(self) -> bool:
+        """Whether both sides share one vocabulary; known once ``tokenizer`` was called."""
+        if self._recipe.training.initialise_from is None:
+            return self._recipe.vocabulary.joint
+        return not (self.path / "target.spm").exists()
+
     def tokenizer(self, text: ParallelText, say: Callable[[str], None]) -> Tokenizer:
-        """Load the run's vocabulary, learning it from the corpus first if this is a new run."""
+        """Load the run's vocabulary; a new run copies that of ``initialise_from`` or learns one first."""
+        if self._start is not None:
+            for name in _TOKENIZER_FILES:
+                (self.path / name).unlink(missing_ok=True)
+                if name == "source.spm" or not self._start.config.joint_vocabulary:
+                    shutil.copyfile(self._start.directory / name, self.path / name)
+        elif self._recipe.training.initialise_from is None:
+            self._learn_vocabulary(text, say)
+        return Tokenizer.load(
+            self.path / "source.spm", None if self.joint_vocabulary else self.path / "target.spm"
+        )
+
+    def _learn_vocabulary(self, text: ParallelText, say: Callable[[str], None]) -> None:
         vocabulary = self._recipe.vocabulary
         sides = {"source.spm": text.sources + text.targets if vocabulary.joint else text.sources}
         if not vocabulary.joint:
@@ -83,9 +122,6 @@ class RunDirectory:
                     character_coverage=vocabulary.character_coverage,
                     seed=self._recipe.training.seed,
                 )
-        return Tokenizer.load(
-            self.path / "source.spm", None if vocabulary.joint else self.path / "target.spm"
-        )
 
     def write_model(
         self,
@@ -111,7 +147,7 @@ class RunDirectory:
             special_tokens=SpecialTokens(),
             source_language=corpus.source_language,
             target_language=corpus.target_language,
-            joint_vocabulary=self._recipe.vocabulary.joint,
+            joint_vocabulary=self.joint_vocabulary,
             attribution=corpus.attribution,
             recipe_sha256=hashlib.sha256(self._recipe_text.encode()).hexdigest(),
             updates=progress.update,
@@ -153,13 +189,17 @@ class RunDirectory:
     def resume(
         self, model: Transformer, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
     ) -> Progress:
-        """Put back the newest checkpoint; a new run starts from nothing.
+        """Put back the newest checkpoint; a new run takes the weights of ``initialise_from``, if any.
 
         Raises:
-            CheckpointError: the newest checkpoint is damaged or belongs to another model.
+            CheckpointError: the newest checkpoint is damaged or belongs to another model, or the one to
+                start from does.
         """
-        found = sorted(self.path.glob("checkpoint-*"))
+        found = self._checkpoints()
         if not found:
+            if self._start is not None:
+                _check_same_architecture(model.config, self._start)
+                load_model_tensors(model, model_tensors(self._start.model), self._start.directory)
             return Progress()
         directory = found[-1]
         load_model_tensors(model, read_tensors(directory / "model.safetensors"), directory)
@@ -177,3 +217,16 @@ class RunDirectory:
             return Progress(**{key: value for key, value in saved["progress"].items() if key in known})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged: {error}") from None
+
+
+def _check_same_architecture(config: TransformerConfig, start: Checkpoint) -> None:
+    ours, theirs = config.model_dump(), start.config.model.model_dump()
+    different = [
+        f"{name} is {value} in the recipe's [model] and {theirs[name]} in the checkpoint"
+        for name, value in ours.items()
+        if value != theirs[name] and not name.endswith("dropout")
+    ]
+    if different:
+        raise CheckpointError(
+            f"training.initialise_from: {start.directory} is another architecture: {'; '.join(different)}"
+        )

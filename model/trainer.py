@@ -47,7 +47,8 @@ class Trainer:
     Raises:
         RecipeError: the recipe cannot be used.
         CorpusError: the corpus is broken; raised before anything is trained.
-        CheckpointError: ``out`` holds a checkpoint that is damaged or of another model.
+        CheckpointError: ``out`` holds a checkpoint that is damaged or of another model, or the one to start
+            from is.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Trainer:
         self.run_directory = RunDirectory(out, self.recipe, recipe_file.read_text(encoding="utf-8"))
         self.tokenizer = self.run_directory.tokenizer(text, self._say)
         self.special = SpecialTokens()
-        self.config = build_config(self.recipe, self.tokenizer, recipe_file)
+        self.config = build_config(
+            self.recipe, self.tokenizer, recipe_file, joint=self.run_directory.joint_vocabulary
+        )
         self._say(f"tokenising {len(text):,} pairs")
         limit = min(corpus.max_tokens, self.config.max_positions)
         self.data = TrainingSet(
@@ -283,14 +286,14 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def build_config(recipe: Recipe, tokenizer: Tokenizer, origin: Path) -> TransformerConfig:
+def build_config(recipe: Recipe, tokenizer: Tokenizer, origin: Path, *, joint: bool) -> TransformerConfig:
     """Complete the recipe's [model] section with the vocabulary.
 
     Raises:
         RecipeError: a setting is unknown or out of range.
     """
     values: dict[str, Any] = dict(recipe.model.model_extra or {})
-    values.setdefault("share_source_target_embeddings", recipe.vocabulary.joint)
+    values.setdefault("share_source_target_embeddings", joint)
     values["source_vocab_size"] = tokenizer.source_vocab_size
     values["target_vocab_size"] = tokenizer.target_vocab_size
     try:

@@ -1,6 +1,12 @@
+import re
+
 import numpy as np
 
 from model.augment import CopyAugmenter
+from model.checkpoint import SpecialTokens
+from model.corpus import ParallelText
+from model.dataset import TrainingSet
+from model.recipe import Augment
 
 SOURCES = [
     "Tom saw the lake.",
@@ -49,18 +55,65 @@ def test_the_genitive_keeps_its_ending() -> None:
     assert target == f"Das ist {name}s Hut."
 
 
-def test_numbers_keep_their_form_and_words_become_digits() -> None:
+def test_numbers_with_separators_keep_their_form() -> None:
     rng = np.random.default_rng(2)
-    source, target = augmenter().augment(SOURCES[3], TARGETS[3], rng)
-    time, track = source.removeprefix("The train leaves at ").removesuffix(".").split(" on track ")
-    assert time[1] == ":"
-    assert len(time) == 4
-    assert (time + track).replace(":", "").isdigit()
-    assert target == f"Der Zug fährt um {time} von Gleis {track}."
-    source, target = augmenter().augment(SOURCES[4], TARGETS[4], rng)
-    number = source.split()[2]
-    assert number.isdigit()
-    assert target == f"Sie hat {number} Hunde."
+    for _ in range(100):
+        source, target = augmenter().augment(SOURCES[3], TARGETS[3], rng)
+        time, track = source.removeprefix("The train leaves at ").removesuffix(".").split(" on track ", 1)
+        assert re.fullmatch(r"\d:\d\d", time)
+        assert target == f"Der Zug fährt um {time} von Gleis {track}."
+
+
+def test_number_words_become_numbers_of_every_shape() -> None:
+    rng, swap, seen = np.random.default_rng(3), augmenter(), []
+    for _ in range(1000):
+        source, target = swap.augment(SOURCES[4], TARGETS[4], rng)
+        seen.append(source.removeprefix("She has ").removesuffix(" dogs."))
+        assert target == f"Sie hat {seen[-1]} Hunde."
+    shapes = {
+        "plain": r"[1-9]\d*",
+        "long": r"\d{8}",
+        "repeating": r"\d*(\d)\1\1\d*",
+        "leading zero": r"0\d+",
+        "decimal": r"\d+\.\d\d",
+        "time": r"\d+:[0-5]\d",
+        "telephone": r"0\d{2,4} \d{4,8}",
+        "grouped": r"\d\d( \d\d)+",
+        "code": r"[A-Z]{1,3}[- ]?\d+",
+    }
+    counts = {name: sum(bool(re.fullmatch(form, n)) for n in seen) for name, form in shapes.items()}
+    assert min(counts.values()) >= 10, counts
+    assert counts["plain"] > 400
+
+
+def test_names_come_in_every_shape() -> None:
+    rng, swap, seen = np.random.default_rng(4), augmenter(), []
+    for _ in range(2000):
+        source, target = swap.augment(SOURCES[2], TARGETS[2], rng)
+        seen.append(source.removeprefix("That is ").removesuffix("'s hat."))
+        assert target == f"Das ist {seen[-1]}s Hut."
+    shapes = {
+        "single": r"[A-Z][a-z]+",
+        "two": r"\w+ \w+",
+        "hyphenated": r"\w+( \w+)?-[^\W\d]+",
+        "accented": r".*[^\x00-\x7f].*",
+        "of the corpus": r"Boston (Tom|Boston)|Tom (Tom|Boston)",
+        "code": r"[A-Z]{1,3}[- ]?\d{1,4}",
+    }
+    counts = {name: sum(bool(re.fullmatch(form, n)) for n in seen) for name, form in shapes.items()}
+    assert min(counts.values()) >= 20, counts
+    assert counts["single"] > 600
+
+
+def test_what_was_put_in_is_not_swapped_again() -> None:
+    sources, targets = (
+        ["Tom met Anna on track 12.", "Anna met Tom."],
+        ["Tom traf Anna auf Gleis 12.", "Anna traf Tom."],
+    )
+    swap, rng = CopyAugmenter(sources, targets), np.random.default_rng(5)
+    for _ in range(500):
+        source, target = swap.augment(sources[0], targets[0], rng)
+        assert source.replace(" met ", " traf ").replace(" on track ", " auf Gleis ") == target
 
 
 def test_the_generator_decides() -> None:
@@ -69,3 +122,26 @@ def test_the_generator_decides() -> None:
         return [augmenter().augment(s, t, rng) for s, t in zip(SOURCES, TARGETS, strict=True)]
 
     assert run() == run()
+
+
+class _Bytes:
+    """Stands in for a tokenizer: one id a byte."""
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        return [list(text.encode()) for text in texts]
+
+    encode_target_batch = encode_batch
+
+
+def test_copies_are_variants_of_pairs_with_a_number() -> None:
+    def rows(copies: int) -> list[bytes]:
+        augment = Augment(copy_share=0, number_share=1, copies=copies)
+        text = ParallelText(SOURCES, TARGETS)
+        data = TrainingSet(text, _Bytes(), SpecialTokens(), max_tokens=128, augment=augment)  # type: ignore[arg-type]
+        return [bytes(row) for row in data._epoch_rows(np.random.default_rng(6))[0]]
+
+    assert len(rows(1)) == len(SOURCES) + 1
+    new = rows(6)[len(SOURCES) :]
+    assert len(set(new)) == 6
+    assert all(re.fullmatch(rb"The train leaves at \d:\d\d on track .*\.", row) for row in new)
+    assert rows(6) == rows(6)

@@ -185,6 +185,52 @@ def test_every_optimiser_lowers_the_loss_and_resumes(
     assert loss["valid", 40] < loss["valid", 20] < 5.8
 
 
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_second_stage_starts_from_the_first(
+    recipe: Callable[..., Path], tmp_path: Path, joint: bool
+) -> None:
+    file = recipe(max_updates=120, validate_every=60, average_checkpoints=0)
+    if not joint:
+        file.write_text(file.read_text().replace("[vocabulary]", "[vocabulary]\njoint = false"))
+        file.write_text(file.read_text().replace("size = 345", "size = 310"))
+    best = Trainer(file, tmp_path / "first", quiet=True).run()
+    before = load_checkpoint(best).config.metrics["loss"]
+
+    options = {"initialise_from": "first/best", "learning_rate": 1e-6, "average_checkpoints": 0}
+    file = recipe(**options, max_updates=2, validate_every=2)
+    file.write_text(file.read_text().replace("size = 345", "size = 500"))  # not looked at
+    second = load_checkpoint(Trainer(file, tmp_path / "second", quiet=True).run())
+    assert second.config.updates == 2
+    assert second.config.joint_vocabulary is joint
+    assert second.config.metrics["loss"] == pytest.approx(before, abs=0.01)
+    for name in ("source.spm",) if joint else ("source.spm", "target.spm"):
+        assert (second.directory / name).read_bytes() == (best / name).read_bytes()
+
+    (tmp_path / "first").rename(tmp_path / "moved")  # a resumed run does not read it again
+    file = recipe(**options, max_updates=4, validate_every=2)
+    Trainer(file, tmp_path / "second", quiet=True).run()
+    assert ("valid", 4) in losses(tmp_path / "second")
+    with pytest.raises(CheckpointError, match="first/best a checkpoint"):
+        Trainer(file, tmp_path / "third", quiet=True)
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_second_stage_keeps_the_architecture_and_has_its_own_directory(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
+    first = recipe(max_updates=2, validate_every=2, average_checkpoints=0)
+    Trainer(first, tmp_path / "run", quiet=True).run()
+    file = recipe(max_updates=2, initialise_from="run/best")
+    text = file.read_text()
+    with pytest.raises(RecipeError, match="choose another --out"):
+        Trainer(file, tmp_path / "run", quiet=True)
+    file.write_text(text.replace("d_model = 64", "d_model = 32"))
+    with pytest.raises(CheckpointError, match=r"run/best .*: d_model is 32 in the recipe.* and 64 in"):
+        Trainer(file, tmp_path / "other", quiet=True)
+    file.write_text(text.replace("d_model = 64", "d_model = 64\ndropout = 0.3"))
+    assert Trainer(file, tmp_path / "other", quiet=True).config.dropout == 0.3
+
+
 def test_stops_early_when_nothing_gets_better(recipe: Callable[..., Path], tmp_path: Path) -> None:
     file = recipe(max_updates=1000, validate_every=2, patience=3, optimizer="sgd", learning_rate=1e-9)
     Trainer(file, tmp_path / "run", quiet=True).run()
