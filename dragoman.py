@@ -125,6 +125,10 @@ def export(
             help="Source text for int8 activation ranges, as of the training corpus; else --dev-source."
         ),
     ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option(help="Source text to choose the manifest's golden sentences from; else --dev-source."),
+    ] = None,
     calibration_sentences: Annotated[int, typer.Option(min=1, help="How many of its lines to use.")] = 512,
     calibration_method: Annotated[
         Literal["minmax", "percentile", "mse"], typer.Option(help="How an activation range is chosen.")
@@ -157,6 +161,7 @@ def export(
         precision=precision,
         dev_source=dev_source,
         dev_target=dev_target,
+        golden=golden,
         calibration=calibration,
         calibration_sentences=calibration_sentences,
         calibration_method=calibration_method,

@@ -58,6 +58,8 @@ class ExportOptions:
         precision: of the graphs.
         dev_source: text for the gates, one sentence a line, plain or gzip.
         dev_target: its reference translation.
+        golden: source text that golden sentences are chosen from and that so becomes part of the bundle;
+            ``dev_source`` if None.
         calibration: source text that int8 activation ranges come from; ``dev_source`` if None.
         calibration_sentences: how many of its lines, drawn with a fixed seed.
         calibration_method: how a range is chosen.
@@ -73,6 +75,7 @@ class ExportOptions:
     precision: Precision = "int8"
     dev_source: Path | None = None
     dev_target: Path | None = None
+    golden: Path | None = None
     calibration: Path | None = None
     calibration_sentences: int = 512
     calibration_method: Method = "percentile"
@@ -338,5 +341,12 @@ class _Export:
         for width in self.widths[1:]:
             wide = self._runner(encoder, aside / decoder_file(width), width)
             check_beam_graph(single, wide, width, self.options.precision, sources[few], targets[few])
-        golden = pick_golden(single, self.checkpoint.tokenizer, texts.sources, texts.ids, results)
-        return invariant, golden
+        return invariant, self._golden(single, texts, results)
+
+    def _golden(self, runner: GraphRunner, texts: _Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:
+        tokenizer, path = self.checkpoint.tokenizer, self.options.golden
+        if path is None:
+            return pick_golden(runner, tokenizer, texts.sources, texts.ids, results)
+        sources = read_lines(path)
+        ids = self._tokenize(sources, path)
+        return pick_golden(runner, tokenizer, sources, ids, decode_all(runner, ids))

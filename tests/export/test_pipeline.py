@@ -146,9 +146,13 @@ def test_force_replaces_a_bundle_and_leaves_nothing_behind(
     out.mkdir()
     (out / "old").write_bytes(b"")
     (tmp_path / ".bundle.partial").mkdir()
+    own = factories.parallel_text(12, seed=99)[0]
+    golden = tmp_path / "golden.en"
+    golden.write_text("".join(f"{sentence}\n" for sentence in own), encoding="utf-8")
     options = ExportOptions(
         precision="fp32",
         dev_source=text[0],
+        golden=golden,
         beam_widths=(1,),
         force=True,
         version="2.5",
@@ -160,7 +164,8 @@ def test_force_replaces_a_bundle_and_leaves_nothing_behind(
     assert manifest.version == "2.5"
     assert manifest.quality is None
     assert "## Weak spots" in (out / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+    assert {sentence.source for sentence in manifest.golden} <= set(own)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "golden.en"]
     assert lines[-1].startswith("wrote ")
 
 

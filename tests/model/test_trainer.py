@@ -172,7 +172,7 @@ def test_gradient_accumulation_equals_one_large_batch(recipe: Callable[..., Path
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "adagrad"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_optimiser_lowers_the_loss_and_resumes(
     recipe: Callable[..., Path], tmp_path: Path, optimizer: str, precision: str
 ) -> None:
