@@ -174,6 +174,11 @@ class Scheduler:
         request = self._requests.get(request_id)
         return self._remove(request.waiting) if request else []
 
+    def waiting(self, request_id: str) -> int:
+        """Count the sentences of a request that are still in the line."""
+        request = self._requests.get(request_id)
+        return len(request.waiting) if request else 0
+
     def drain(self) -> list[Sequence]:
         """Take everything out of the line."""
         return self._remove(self._waiting())

@@ -151,6 +151,11 @@ class WorkerPool:
                 sequence.aborted = True
         self._end(sequences, lambda _: AbortedError("the request was aborted"))
 
+    def decoding(self, request_id: str) -> bool:
+        """Tell whether a sentence of a request has left the line and is being encoded or decoded."""
+        with self._changed:
+            return len(self._live.get(request_id, ())) > self._scheduler.waiting(request_id)
+
     def close(self, timeout_s: float) -> None:
         """Take no new work, finish what there is, stop the threads.
 

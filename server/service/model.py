@@ -27,6 +27,10 @@ class TranslationEngine(Protocol):
         """Drop whatever of a request has not ended yet."""
         ...
 
+    def decoding(self, request_id: str) -> bool:
+        """Tell whether a sentence of a request has left the queue and has not ended."""
+        ...
+
     def stats(self) -> EngineStats:
         """Say what the engine is doing now."""
         ...

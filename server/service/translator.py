@@ -135,7 +135,8 @@ class Translator:
             `running` once a sentence of it has left the queue.
         """
         futures = self._futures.get(request_id, ())
-        return "running" if any(future.running() or future.done() for future in futures) else "queued"
+        started = any(future.done() for future in futures) or self.model.engine.decoding(request_id)
+        return "running" if started else "queued"
 
     def close(self) -> None:
         """Stop the threads for text; the engine is not touched."""

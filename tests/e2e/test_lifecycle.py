@@ -184,6 +184,7 @@ def test_clients_that_go_away_free_their_rows(small_server: RunningServer) -> No
     wait_for(lambda: metric(small_server, 'dragoman_sentences_finished_total{reason="cancelled"}') > 0, 5)
     phases = [f'dragoman_client_disconnects_total{{phase="{phase}"}}' for phase in ("queued", "running")]
     assert sum(metric(small_server, phase) for phase in phases) == 2
+    assert metric(small_server, phases[1]) >= 1
 
 
 def test_a_deadline_ends_a_request(small_server: RunningServer) -> None:

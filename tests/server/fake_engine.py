@@ -83,6 +83,9 @@ class FakeEngine:
         for _, _, future in entries:
             future.set_exception(AbortedError("aborted"))
 
+    def decoding(self, request_id: str) -> bool:
+        return False
+
     def stats(self) -> EngineStats:
         waiting = self.waiting
         return EngineStats(waiting, 7 * waiting, 0.0, 0, 32, 4096, self.alive, self.last_progress_s)

@@ -138,7 +138,12 @@ def test_abort_ends_waiting_and_decoding_sentences(make_pool: MakePool) -> None:
     gate.wait()
     stats = pool.stats()
     assert (stats.rows_busy, stats.queue_sentences, stats.queue_tokens) == (2, 2, 2)
+    waiting = pool.submit("waits", [(12,)], GREEDY)
+    assert [pool.decoding(request) for request in ("a", "waits", "never heard of")] == [True, False, False]
+    pool.abort("waits")
+    assert isinstance(waiting[0].exception(0), AbortedError)
     pool.abort("a")
+    assert not pool.decoding("a")
     assert all(isinstance(future.exception(0), AbortedError) for future in futures)
     assert pool.stats().queue_sentences == 0
     kept = pool.submit("b", [(11,)], DecodingOptions(max_decoding_length=1))
@@ -147,7 +152,7 @@ def test_abort_ends_waiting_and_decoding_sentences(make_pool: MakePool) -> None:
     assert pool.stats().rows_busy == 1
     gate.open_for_all()
     assert tokens(kept[0])
-    assert ends.reasons == ["cancelled"] * 4 + ["length"]
+    assert ends.reasons == ["cancelled"] * 5 + ["length"]
     pool.abort("a")
     pool.abort("never heard of")
 
