@@ -101,8 +101,8 @@ class Stack:
         """Run Python inside the server's container."""
         return output(*DOCKER, "exec", self.container, "python", "-c", code, check=False)
 
-    def translate(self, text: str | list[str], beam_size: int = 1) -> Any:
-        fields = {"q": text, "source": "en", "target": "de", "beam_size": beam_size}
+    def translate(self, text: str | list[str], **options: int) -> Any:
+        fields = {"q": text, "source": "en", "target": "de", **options}
         answer = httpx.post(f"{self.url}/translate", json=fields, timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()["translatedText"]
@@ -205,8 +205,9 @@ def test_stops_after_finishing_its_work(stack: Stack) -> None:
     """Comes last: `compose stop` sends SIGTERM; what was accepted is answered, and the exit is clean."""
     texts = [f"{SENTENCES[1]} It is {hour} degrees. {SENTENCES[2]}" for hour in range(200)]
     # Seconds of work, because compose takes its time to send the signal.
+    slow = {"beam_size": 4, "min_decoding_length": 120, "max_decoding_length": 120}
     answers: list[Any] = []
-    client = threading.Thread(target=lambda: answers.append(stack.translate(texts, beam_size=4)))
+    client = threading.Thread(target=lambda: answers.append(stack.translate(texts, **slow)))
     container = stack.container
     client.start()
     eventually(
