@@ -28,11 +28,15 @@ def _examples(*commands: str) -> str:
 
 
 @contextlib.contextmanager
-def _reported_errors() -> Iterator[None]:
+def _reported_errors(*errors: type[Exception]) -> Iterator[None]:
     """Turn what a user can put right into one line on stderr and exit code 1; bugs keep their traceback."""
+    expected: tuple[type[Exception], ...] = (
+        ValueError,
+        *errors,
+    )  # recipes, corpora, checkpoints: ValueErrors
     try:
         yield
-    except ValueError as error:  # recipes, corpora, checkpoints and tokenizers raise subclasses of it
+    except expected as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
 
@@ -79,10 +83,12 @@ def evaluate(
     length_penalty: Annotated[float, typer.Option(help="Of beam search; 0 for none.")] = 1.0,
 ) -> None:
     """Score a checkpoint or a bundle: BLEU and chrF as JSON, with sacreBLEU's signatures."""
+    from export.bundle import BundleError
     from model.corpus import read_parallel
     from model.scoring import score
+    from server.errors import DragomanError
 
-    with _reported_errors():
+    with _reported_errors(BundleError, DragomanError):
         text = read_parallel([source], [reference])
         if (model / "manifest.json").exists():
             from server.service.offline import translate_lines
