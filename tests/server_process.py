@@ -1,5 +1,7 @@
-"""A real server in a process of its own."""
+"""A real server process that a test can look at, signal and starve."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -8,40 +10,79 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
 
 
+@dataclass(frozen=True)
+class RunningServer:
+    """A server process.
+
+    Attributes:
+        process: of the server.
+        port: it listens on 127.0.0.1.
+        log: file with its standard output and error.
+    """
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self, timeout_s: float = 20.0) -> socket.socket:
+        """Open a connection that knows nothing of HTTP."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s)
+
+    def stop(self) -> int:
+        """Send SIGTERM and wait for the end."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def command(*arguments: object) -> list[str]:
+    """A command line of dragoman in this interpreter."""
+    return [sys.executable, "-m", "dragoman", *map(str, arguments)]
+
+
 @contextmanager
-def running_server(bundle: Path, *arguments: str) -> Iterator[str]:
-    """Serve a bundle with one worker on a free port.
+def serving(bundle: Path, log: Path, **settings: object) -> Iterator[RunningServer]:
+    """Serve a bundle with one worker.
 
     Args:
         bundle: what to serve.
-        arguments: further arguments of `dragoman serve`.
+        log: where the process writes.
+        **settings: others than the defaults.
 
     Yields:
-        The address, `http://127.0.0.1:PORT`; it is ready.
+        The server; it is ready.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "dragoman", "serve", str(bundle), "--port", str(port), "--workers", "1"]
-    server = subprocess.Popen([*command, *arguments])
+    port = free_port()
+    variables = {f"DRAGOMAN_{name.upper()}": str(value) for name, value in {"workers": 1, **settings}.items()}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command("serve", bundle, "--port", port), env=os.environ | variables, stdout=output, stderr=output
+        )
+    server = RunningServer(process, port, log)
     try:
-        url = f"http://127.0.0.1:{port}"
-        wait_until_ready(url, server)
-        yield url
+        wait_until_ready(server.url, process)
+        yield server
     finally:
-        server.terminate()
-        try:
-            server.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-            raise
+        if process.poll() is None:
+            server.stop()
 
 
 def wait_until_ready(url: str, server: subprocess.Popen[bytes] | None = None) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
-from tests.e2e.server import RunningServer, serving
+from tests.server_process import RunningServer, serving
 
 MAX_CHARS = 2000
 MAX_TEXTS = 64
@@ -218,7 +219,6 @@ def test_the_same_request_has_the_same_answer(client: httpx.Client) -> None:
 
 
 def test_memory_is_not_a_function_of_what_is_sent(client: httpx.Client, server: RunningServer) -> None:
-    psutil = pytest.importorskip("psutil")
     process = psutil.Process(server.process.pid)
     before = process.memory_info().rss
     for _ in range(3):

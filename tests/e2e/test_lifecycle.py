@@ -17,8 +17,8 @@ import pytest
 
 from server.app import create_app
 from server.settings import Settings
-from tests.e2e.server import RunningServer, command, free_port, serving
 from tests.server.live_app import serving as in_this_process
+from tests.server_process import RunningServer, command, free_port, serving
 
 BODY = {"q": "the cat sees a bird.", "source": "en", "target": "de"}
 # Makes the tiny model write until it may not any more: a request that takes a while.

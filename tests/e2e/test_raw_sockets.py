@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server import RunningServer, serving
+from tests.server_process import RunningServer, serving
 
 HEADER_TIMEOUT_S = 1.0
 BODY_TIMEOUT_S = 2.0

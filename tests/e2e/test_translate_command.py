@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import command
 from tests.factories import parallel_text
+from tests.server_process import command
 
 
 def translate(bundle: Path, source: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
