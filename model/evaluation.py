@@ -56,11 +56,18 @@ def translate(
     batch_size: int = 128,
     max_length: int = 200,
 ) -> list[str]:
-    """Translate sentences greedily, sorted by length in batches, and return them in the caller's order."""
+    """Translate sentences greedily, sorted by length in batches, and return them in the caller's order.
+
+    Raises:
+        ValueError: a sentence is longer than the model takes; nothing is cut.
+    """
     device = next(model.parameters()).device
     limit = model.config.max_positions
     pieces = tokenizer.encode_batch(list(texts))
-    rows = [[*special.source_prefix_ids, *ids, *special.source_suffix_ids][:limit] for ids in pieces]
+    rows = [[*special.source_prefix_ids, *ids, *special.source_suffix_ids] for ids in pieces]
+    for number, row in enumerate(rows, start=1):
+        if len(row) > limit:
+            raise ValueError(f"sentence {number} has {len(row)} tokens, the model takes {limit}")
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     results = [""] * len(rows)
     for start in range(0, len(order), batch_size):

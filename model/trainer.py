@@ -85,6 +85,11 @@ class Trainer:
             self._say(f"{self.data.left_out:,} pairs have {limit} tokens or more: left out")
         positions = self.config.max_positions
         self.dev_data = TrainingSet(self.dev, self.tokenizer, self.special, max_tokens=positions)
+        if self.dev_data.left_out:
+            raise RecipeError(
+                f"{recipe_file}: {self.dev_data.left_out:,} dev pairs have {positions} tokens or more, "
+                "the model's max_positions; remove them or raise it"
+            )
         self.model = Transformer(self.config).to(self.device)
         self.optimizer = build_optimizer(self.model, training)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "fp16")

@@ -247,6 +247,23 @@ def test_a_broken_corpus_stops_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_dev_sentence_that_the_model_cannot_take_stops_before_training(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = recipe(max_updates=10)
+    for side in ("en", "de"):
+        with (tmp_path / f"dev.{side}").open("a") as stream:
+            stream.write("xyz " * 40 + "\n")
+    with pytest.raises(RecipeError, match=r"1 dev pairs have 32 tokens or more"):
+        Trainer(file, tmp_path / "run", quiet=True)
+
+
+def test_a_sentence_is_refused_rather_than_cut(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    trainer = Trainer(recipe(max_updates=1), tmp_path / "run", quiet=True)
+    with pytest.raises(ValueError, match=r"sentence 2 has \d+ tokens, the model takes 32"):
+        translate(trainer.model.eval(), trainer.tokenizer, ["the cat", "xyz " * 40], trainer.special)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
