@@ -11,6 +11,32 @@ from typing import Annotated, Literal
 
 import typer
 
+from export.flags import (
+    ALL_WIDTHS,
+    AllowQualityLoss,
+    BeamWidths,
+    BundleVersion,
+    CalibrationMethod,
+    CalibrationSentences,
+    CalibrationText,
+    CardNotes,
+    DevSource,
+    DevTarget,
+    Force,
+    Frequent,
+    GoldenText,
+    PerPiece,
+    Precision,
+    TableSource,
+    TableTarget,
+    Threads,
+    Vmap,
+    WeightBits,
+    parse_codes,
+    parse_widths,
+)
+from server import flags
+
 app = typer.Typer(
     name="dragoman",
     help="Train, evaluate, export and serve translation models.",
@@ -115,54 +141,39 @@ def evaluate(
         "dragoman export checkpoints/en-de/best --out bundles/en-de --precision int8 \\",
         "    --dev-source dev.en.gz --dev-target dev.de.gz --calibration train.en.gz",
         "dragoman export checkpoints/en-de/best --out /tmp/fp32 --precision fp32 --dev-source dev.en.gz",
+        "dragoman export bundles/en-de --format huggingface --out /tmp/hf-en-de",
     ),
 )
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="Directory that `dragoman train` wrote.")],
-    out: Annotated[Path, typer.Option(help="Directory of the new bundle.")],
-    precision: Annotated[Literal["fp32", "fp16", "int8"], typer.Option(help="fp16 is for CUDA.")] = "int8",
-    dev_source: Annotated[
-        Path | None, typer.Option(help="Text that the gates are run on, a sentence a line, plain or .gz.")
-    ] = None,
-    dev_target: Annotated[Path | None, typer.Option(help="Its reference translation.")] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            help="Source text for int8 activation ranges, as of the training corpus; else --dev-source."
-        ),
-    ] = None,
-    golden: Annotated[
-        Path | None,
-        typer.Option(help="Source text to choose the manifest's golden sentences from; else --dev-source."),
-    ] = None,
-    calibration_sentences: Annotated[int, typer.Option(min=1, help="How many of its lines to use.")] = 512,
-    calibration_method: Annotated[
-        Literal["minmax", "percentile", "mse"], typer.Option(help="How an activation range is chosen.")
-    ] = "percentile",
-    weight_bits: Annotated[
-        int | None,
-        typer.Option(min=7, max=8, help="7 or 8; by default 7 unless that costs 0.1 BLEU against 8."),
-    ] = None,
-    beam_widths: Annotated[
-        str, typer.Option(help="One decoder graph each, separated by commas.")
-    ] = "1,2,3,4,5,6,8",
-    bundle_version: Annotated[str, typer.Option(help="Version that the manifest states.")] = "1",
-    card_notes: Annotated[
-        Path | None, typer.Option(help="Markdown to put into the model card: weak spots, test scores.")
-    ] = None,
-    allow_quality_loss: Annotated[
-        bool, typer.Option("--allow-quality-loss", help="Write it even if it loses more than 0.5 BLEU.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the bundle that is there.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the gates.")] = 1,
+    checkpoint: Annotated[
+        Path, typer.Argument(help="Directory that `dragoman train` wrote; for huggingface also a bundle.")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory of the new bundle or Hugging Face model.")],
+    format: Annotated[
+        Literal["bundle", "huggingface"],
+        typer.Option(help="huggingface is what transformers and CTranslate2's converter read."),
+    ] = "bundle",
+    precision: Precision = "int8",
+    dev_source: DevSource = None,
+    dev_target: DevTarget = None,
+    calibration: CalibrationText = None,
+    golden: GoldenText = None,
+    calibration_sentences: CalibrationSentences = 512,
+    calibration_method: CalibrationMethod = "percentile",
+    weight_bits: WeightBits = None,
+    beam_widths: BeamWidths = ALL_WIDTHS,
+    bundle_version: BundleVersion = "1",
+    card_notes: CardNotes = None,
+    allow_quality_loss: AllowQualityLoss = False,
+    force: Force = False,
+    threads: Threads = 1,
 ) -> None:
     """Turn a checkpoint into a bundle for `dragoman serve`, after measuring what that costs."""
-    from export.cli import run_export
+    from export.cli import run_export, run_export_huggingface
     from export.pipeline import ExportOptions
 
-    widths = [part.strip() for part in beam_widths.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= 32 for part in widths):
-        raise typer.BadParameter("numbers from 1 to 32, separated by commas", param_hint="--beam-widths")
+    if format == "huggingface":
+        raise typer.Exit(run_export_huggingface(checkpoint, out, force=force))
     options = ExportOptions(
         precision=precision,
         dev_source=dev_source,
@@ -172,7 +183,7 @@ def export(
         calibration_sentences=calibration_sentences,
         calibration_method=calibration_method,
         weight_bits=weight_bits,
-        beam_widths=[int(part) for part in widths],
+        beam_widths=parse_widths(beam_widths),
         allow_quality_loss=allow_quality_loss,
         force=force,
         version=bundle_version,
@@ -182,6 +193,116 @@ def export(
     raise typer.Exit(run_export(checkpoint, out, options))
 
 
+@app.command(
+    "import",
+    epilog=_examples(
+        "dragoman import opus-mt-en-de --out bundles/opus-en-de --precision int8 \\",
+        "    --dev-source dev.en.gz --dev-target dev.de.gz",
+        "dragoman import opus-mt-en-ROMANCE --out bundles/en-romance --target fr,es,it --dev-source dev.en",
+        "dragoman import Helsinki-NLP/opus-mt-en-de --out bundles/opus-en-de --dev-source dev.en.gz",
+        "dragoman import opus-mt-en-de --as checkpoint --out checkpoints/opus-en-de",
+        "dragoman import bundles/en-de --out checkpoints/en-de",
+    ),
+)
+def import_model(
+    origin: Annotated[
+        str,
+        typer.Argument(
+            help="Directory of a MarianMT (OPUS-MT) model, its name on the Hugging Face hub, or a bundle."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Directory of the new bundle or checkpoint.")],
+    kind: Annotated[
+        Literal["bundle", "checkpoint"] | None,
+        typer.Option("--as", help="What to make.", show_default="a bundle; of a bundle, a checkpoint"),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Languages it translates from, if it does not say: en or fr,es,it.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Languages it translates to: de, or of a multilingual model fr,pt=pt_BR."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model.", show_default="that of the directory")
+    ] = None,
+    precision: Precision = "int8",
+    dev_source: DevSource = None,
+    dev_target: DevTarget = None,
+    calibration: CalibrationText = None,
+    golden: GoldenText = None,
+    calibration_sentences: CalibrationSentences = 512,
+    calibration_method: CalibrationMethod = "percentile",
+    weight_bits: WeightBits = None,
+    beam_widths: BeamWidths = ALL_WIDTHS,
+    bundle_version: BundleVersion = "1",
+    card_notes: CardNotes = None,
+    allow_quality_loss: AllowQualityLoss = False,
+    force: Force = False,
+    threads: Threads = 1,
+) -> None:
+    """Bring in a MarianMT model as a bundle, or take the weights of a bundle out as a checkpoint.
+
+    Nothing of the model is run before its files are checked, and no pickle is ever loaded. Of a multilingual
+    model the first target is the language of --dev-target.
+    """
+    from export.cli import run_import
+    from export.from_huggingface import ImportNames
+    from export.pipeline import ExportOptions
+
+    options = ExportOptions(
+        precision=precision,
+        dev_source=dev_source,
+        dev_target=dev_target,
+        golden=golden,
+        calibration=calibration,
+        calibration_sentences=calibration_sentences,
+        calibration_method=calibration_method,
+        weight_bits=weight_bits,
+        beam_widths=parse_widths(beam_widths),
+        allow_quality_loss=allow_quality_loss,
+        force=force,
+        version=bundle_version,
+        notes=card_notes.read_text(encoding="utf-8") if card_notes else "",
+        threads=threads,
+    )
+    names = ImportNames(name, parse_codes(source), parse_codes(target))
+    raise typer.Exit(run_import(origin, out, kind, names, options))
+
+
+@app.command(
+    epilog=_examples(
+        "dragoman shortlist bundles/en-de --out bundles/en-de-short --source train.en --target train.de \\",
+        "    --dev-source dev.en.gz --dev-target dev.de.gz",
+    ),
+)
+def shortlist(
+    bundle: Annotated[Path, typer.Argument(help="int8 bundle to start from; it is not changed.")],
+    out: Annotated[Path, typer.Option(help="Directory of the new bundle.")],
+    dev_source: Annotated[Path, typer.Option(help="Text that BLEU is measured on, plain or .gz.")],
+    dev_target: Annotated[Path, typer.Option(help="Its reference translation.")],
+    source: TableSource = None,
+    target: TableTarget = None,
+    vmap: Vmap = None,
+    per_piece: PerPiece = 100,
+    frequent: Frequent = 200,
+    allow_quality_loss: AllowQualityLoss = False,
+    force: Force = False,
+    threads: Threads = 1,
+) -> None:
+    """Copy a bundle and give it a shortlist: every sentence is decoded over the words it may become.
+
+    Refused if that loses more than 0.2 BLEU. Worth its while with vocabularies of 10,000 and more.
+    """
+    from export.cli import run_shortlist
+    from export.shortlist import ShortlistOptions
+
+    options = ShortlistOptions(
+        dev_source, dev_target, source, target, vmap, per_piece, frequent, allow_quality_loss, threads
+    )
+    raise typer.Exit(run_shortlist(bundle, out, options, force=force))
+
+
 @app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))
 def serve(
     bundle: Annotated[
@@ -189,18 +310,12 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
-    ] = None,
-    max_rows: Annotated[
-        int | None, typer.Option(help="Sentences (beams) that a worker decodes at once.", show_default="32")
-    ] = None,
-    beam_size: Annotated[
-        int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
-    ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
-    ] = None,
+    workers: flags.Workers = None,
+    max_rows: flags.MaxRows = None,
+    max_kv_cache_mib: flags.MaxKvCacheMib = None,
+    beam_size: flags.DefaultBeamSize = None,
+    shortlist: flags.Shortlist = None,
+    log_level: flags.LogLevel = None,
 ) -> None:
     """Serve a bundle over HTTP.
 
@@ -208,46 +323,51 @@ def serve(
     """
     from server import cli
 
-    flags = {
+    settings = {
         "bundle": bundle,
         "host": host,
         "port": port,
         "workers": workers,
         "max_rows": max_rows,
+        "max_kv_cache_mib": max_kv_cache_mib,
         "default_beam_size": beam_size,
+        "shortlist": shortlist,
         "log_level": log_level,
     }
-    raise typer.Exit(cli.serve(flags))
+    raise typer.Exit(cli.serve(settings))
 
 
 @app.command(
     epilog=_examples(
         "dragoman translate bundles/en-de < in.txt > out.txt",
         "dragoman translate bundles/en-de --beam-size 4 < in.txt > out.txt",
+        "dragoman translate bundles/en-de --sampling-topk 10 --seed 1 < in.txt > out.txt",
+        "dragoman translate bundles/en-romance --target it < in.txt > out.txt",
     ),
 )
 def translate(
     bundle: Annotated[Path, typer.Argument(help="Bundle to translate with.")],
-    beam_size: Annotated[
-        int | None, typer.Option(help="Hypotheses kept at each step.", show_default="1")
+    beam_size: flags.BeamSize = None,
+    length_penalty: flags.LengthPenalty = None,
+    max_decoding_length: flags.MaxDecodingLength = None,
+    min_decoding_length: flags.MinDecodingLength = None,
+    early_stopping: flags.EarlyStopping = None,
+    repetition_penalty: flags.RepetitionPenalty = None,
+    no_repeat_ngram_size: flags.NoRepeatNgramSize = None,
+    sampling_topk: flags.SamplingTopk = None,
+    sampling_topp: flags.SamplingTopp = None,
+    sampling_temperature: flags.SamplingTemperature = None,
+    seed: flags.Seed = None,
+    source: Annotated[
+        str | None, typer.Option(help="Language of the lines.", show_default="the bundle's first")
     ] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Exponent of the length in a score.", show_default="1")
-    ] = None,
-    max_decoding_length: Annotated[
-        int | None,
-        typer.Option(help="Target tokens after which a sentence ends.", show_default="by its length"),
-    ] = None,
-    min_decoding_length: Annotated[
-        int | None, typer.Option(help="Target tokens before which none ends.", show_default="0")
+    target: Annotated[
+        str | None, typer.Option(help="Language to translate to.", show_default="the bundle's first")
     ] = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
-    ] = None,
-    progress: Annotated[
-        bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")
-    ] = None,
+    workers: flags.Workers = None,
+    shortlist: flags.Shortlist = None,
+    progress: flags.Progress = None,
 ) -> None:
     """Translate standard input, line by line, to standard output.
 
@@ -261,9 +381,18 @@ def translate(
         length_penalty=length_penalty,
         max_decoding_length=max_decoding_length,
         min_decoding_length=min_decoding_length,
+        early_stopping=flags.early_stopping_value(early_stopping),
+        repetition_penalty=repetition_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        sampling_topk=sampling_topk,
+        sampling_topp=sampling_topp,
+        sampling_temperature=sampling_temperature,
+        seed=seed,
     )
-    flags = {"bundle": bundle, "workers": workers}
-    raise typer.Exit(cli.translate(flags, wishes, split=split, progress=progress))
+    settings = {"bundle": bundle, "workers": workers, "shortlist": shortlist}
+    raise typer.Exit(
+        cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
+    )
 
 
 if __name__ == "__main__":

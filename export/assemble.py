@@ -11,9 +11,12 @@ from pathlib import Path
 import onnx
 
 from export.bundle import (
+    Agreement,
     Architecture,
+    ArchitectureDetails,
     Calibration,
     Direction,
+    Generation,
     Golden,
     Graphs,
     Limits,
@@ -42,6 +45,7 @@ class Findings:
     precision: Precision
     parity: Parity
     quality: Quality | None
+    agreement: Agreement | None
     calibration: Calibration | None
     batch_invariant: bool
     golden: tuple[Golden, ...]
@@ -88,9 +92,8 @@ def complete(
         notes: further sections of the model card, Markdown.
     """
     config = checkpoint.config
-    shutil.copyfile(checkpoint.directory / "source.spm", directory / "source.spm")
-    if not config.joint_vocabulary:
-        shutil.copyfile(checkpoint.directory / "target.spm", directory / "target.spm")
+    for name in config.tokenizer_files.names:
+        shutil.copyfile(checkpoint.directory / name, directory / name)
     parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
     limits = Limits(
         max_source_tokens=config.model.max_positions, max_target_tokens=config.model.max_positions
@@ -104,6 +107,7 @@ def complete(
         limits=limits,
         parity=findings.parity,
         quality=findings.quality,
+        agreement=findings.agreement,
         calibration=findings.calibration,
         batch_invariant=findings.batch_invariant,
         recipe=recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
@@ -116,7 +120,9 @@ def complete(
         name=config.name,
         version=version,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        directions=(Direction(source=config.source_language, target=config.target_language),),
+        directions=tuple(
+            Direction.model_validate(direction.model_dump()) for direction in config.all_directions
+        ),
         special_tokens=SpecialTokens.model_validate(config.special_tokens.model_dump()),
         limits=limits,
         precision=findings.precision,
@@ -127,14 +133,12 @@ def complete(
             encoder=ENCODER_FILE,
             decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
         ),
-        tokenizer=TokenizerFiles(
-            kind="sentencepiece",
-            source="source.spm",
-            target=None if config.joint_vocabulary else "target.spm",
-        ),
+        tokenizer=TokenizerFiles(kind=config.tokenizer, **config.tokenizer_files._asdict()),
         files=describe_files(directory),
         parity=findings.parity,
         quality=findings.quality,
+        agreement=findings.agreement,
+        generation=Generation.model_validate(config.generation.model_dump()),
         calibration=findings.calibration,
         golden=findings.golden,
     )
@@ -168,4 +172,7 @@ def _architecture(checkpoint: Checkpoint, parameters: int) -> Architecture:
         source_vocab_size=model.source_vocab_size,
         vocab_size=model.target_vocab_size,
         parameters=parameters,
+        details=ArchitectureDetails.model_validate(
+            model.model_dump(include=set(ArchitectureDetails.model_fields))
+        ),
     )

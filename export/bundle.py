@@ -13,24 +13,66 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
+from export.manifest import (
+    FORMAT_VERSION,
+    MANIFEST_NAME,
+    Agreement,
+    Architecture,
+    ArchitectureDetails,
+    Calibration,
+    Direction,
+    FileEntry,
+    Generation,
+    Golden,
+    Graphs,
+    Limits,
+    Manifest,
+    Parity,
+    Precision,
+    Quality,
+    Score,
+    Shortlist,
+    SpecialTokens,
+    TokenizerFiles,
+)
 from export.wire import WireError, count_pieces, summarise_onnx
 
-FORMAT_VERSION = 1
-MANIFEST_NAME = "manifest.json"
-REQUIRED_DOCUMENTS = ("MODEL_CARD.md", "NOTICE")
+__all__ = [
+    "MANIFEST_NAME",
+    "Agreement",
+    "Architecture",
+    "ArchitectureDetails",
+    "BundleError",
+    "Calibration",
+    "Direction",
+    "FileEntry",
+    "Generation",
+    "Golden",
+    "Graphs",
+    "Limits",
+    "Manifest",
+    "Parity",
+    "Precision",
+    "Quality",
+    "Score",
+    "Shortlist",
+    "SpecialTokens",
+    "TokenizerFiles",
+    "describe_files",
+    "hash_file",
+    "load_manifest",
+    "verify_bundle",
+    "write_manifest",
+]
+
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_OPSETS = {"": 24, "com.microsoft": 1}
 MAX_IR_VERSION = 12
 
-Precision = Literal["fp32", "fp16", "int8"]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-TokenId = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(gt=0)]
 _PRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
@@ -45,184 +87,6 @@ class BundleError(Exception):
 
 def _one_line(text: str) -> str:
     return _PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)[:300]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Direction(_Part):
-    """One translation direction, as language codes."""
-
-    source: str = Field(min_length=1, max_length=40)
-    target: str = Field(min_length=1, max_length=40)
-
-
-class SpecialTokens(_Part):
-    """Ids with a meaning.
-
-    The encoder reads ``source_prefix_ids + pieces + source_suffix_ids``; decoding starts at
-    ``decoder_start_id`` and ends at ``eos_id``.
-    """
-
-    pad_id: TokenId
-    unk_id: TokenId
-    bos_id: TokenId
-    eos_id: TokenId
-    decoder_start_id: TokenId
-    source_prefix_ids: tuple[TokenId, ...] = ()
-    source_suffix_ids: tuple[TokenId, ...] = ()
-
-
-class Limits(_Part):
-    """Longest sequences the graphs can take; the source counts its prefix and suffix."""
-
-    max_source_tokens: Count
-    max_target_tokens: Count
-
-
-class Architecture(_Part):
-    """What the server needs to lay out its buffers, and what people like to know."""
-
-    encoder_layers: Count
-    decoder_layers: Count
-    d_model: Count
-    encoder_heads: Count
-    decoder_heads: Count
-    head_dim: Count = Field(description="size of one decoder head")
-    encoder_ffn_dim: Count
-    decoder_ffn_dim: Count
-    source_vocab_size: Count
-    vocab_size: Count = Field(description="target vocabulary: the width of logits")
-    parameters: Count
-
-
-class Graphs(_Part):
-    """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it."""
-
-    opset: Count
-    encoder: FileName
-    decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
-
-    @property
-    def beam_widths(self) -> tuple[int, ...]:
-        """Beam widths that the bundle can decode with, ascending."""
-        return tuple(sorted(int(width) for width in self.decoders))
-
-
-class TokenizerFiles(_Part):
-    """SentencePiece models; without ``target`` the source's serves both sides."""
-
-    kind: Literal["sentencepiece"]
-    source: FileName
-    target: FileName | None = None
-
-
-class FileEntry(_Part):
-    """Identity of one file."""
-
-    sha256: Sha256
-    size_bytes: int = Field(ge=0)
-
-
-class Parity(_Part):
-    """fp32 ONNX graphs against PyTorch on real sentences."""
-
-    largest_logit_difference: float = Field(ge=0)
-    sentences: int = Field(ge=0)
-    same_tokens: int = Field(ge=0, description="sentences whose greedy tokens agree")
-
-
-class Score(_Part):
-    """Corpus scores of one precision, greedy decoding."""
-
-    bleu: float
-    chrf: float
-
-
-class Quality(_Part):
-    """Scores on the dev set, the gate of every precision but fp32."""
-
-    set: str
-    sentences: int = Field(ge=0)
-    signature_bleu: str
-    signature_chrf: str
-    scores: dict[Precision, Score]
-    bleu_loss: float = Field(description="fp32 minus the bundle's own precision")
-    loss_accepted_by_flag: bool = False
-
-
-class Calibration(_Part):
-    """Where int8 activation ranges come from."""
-
-    method: str
-    weight_bits: int = Field(ge=2, le=8)
-    sentences: int = Field(ge=1)
-    sample: str
-    sample_sha256: Sha256
-
-
-class Golden(_Part):
-    """A sentence that the server translates at load and compares; greedy, without the end token."""
-
-    source: str
-    target: str
-    source_ids: tuple[TokenId, ...]
-    target_ids: tuple[TokenId, ...]
-
-
-class Manifest(_Part):
-    """``manifest.json``: the only thing that decides what the server does with a bundle."""
-
-    format_version: Literal[1]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
-    version: str = Field(min_length=1, max_length=100)
-    created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
-    directions: tuple[Direction, ...] = Field(min_length=1)
-    special_tokens: SpecialTokens
-    limits: Limits
-    precision: Precision
-    batch_invariant: bool
-    architecture: Architecture
-    graphs: Graphs
-    tokenizer: TokenizerFiles
-    files: dict[FileName, FileEntry]
-    parity: Parity | None = None
-    quality: Quality | None = None
-    calibration: Calibration | None = None
-    golden: tuple[Golden, ...] = ()
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        size = self.architecture
-        if "1" not in self.graphs.decoders:
-            raise ValueError("graphs.decoders has no graph for beam width 1")
-        if size.decoder_heads * size.head_dim != size.d_model:
-            raise ValueError("architecture: decoder_heads x head_dim is not d_model")
-        for file in (*self.graph_files, *self.tokenizer_files, *REQUIRED_DOCUMENTS):
-            if file not in self.files:
-                raise ValueError(f"files does not list {file}")
-        if MANIFEST_NAME in self.files:
-            raise ValueError("files lists the manifest itself")
-        tokens = self.special_tokens
-        source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
-        target = [tokens.pad_id, tokens.unk_id, tokens.bos_id, tokens.eos_id, tokens.decoder_start_id]
-        for golden in self.golden:
-            source += golden.source_ids
-            target += golden.target_ids
-        if max(source, default=0) >= size.source_vocab_size or max(target) >= size.vocab_size:
-            raise ValueError("a token id lies outside the vocabulary")
-        return self
-
-    @property
-    def graph_files(self) -> tuple[str, ...]:
-        """Names of all ONNX files."""
-        return (self.graphs.encoder, *self.graphs.decoders.values())
-
-    @property
-    def tokenizer_files(self) -> tuple[str, ...]:
-        """Names of the tokenizer's files: one, or source and target."""
-        return (self.tokenizer.source,) + (() if self.tokenizer.target is None else (self.tokenizer.target,))
 
 
 def load_manifest(directory: Path) -> Manifest:
@@ -278,12 +142,7 @@ def verify_bundle(directory: Path) -> Manifest:
             raise BundleError(name, "SHA-256 differs from the manifest: the file is corrupted or was changed")
     for name in manifest.graph_files:
         _check_graph(directory / name, manifest)
-    vocabularies = (manifest.architecture.source_vocab_size, manifest.architecture.vocab_size)
-    for name, vocabulary in (
-        (manifest.tokenizer.source, vocabularies[0]),
-        (manifest.tokenizer_files[-1], vocabularies[1]),
-    ):
-        _check_tokenizer(directory / name, vocabulary)
+    _check_tokenizer(directory, manifest)
     return manifest
 
 
@@ -362,13 +221,31 @@ def _check_graph(path: Path, manifest: Manifest) -> None:
         raise BundleError(path.name, f"keeps weights in '{external}', which the manifest does not list")
 
 
-def _check_tokenizer(path: Path, vocabulary: int) -> None:
+def _check_tokenizer(directory: Path, manifest: Manifest) -> None:
+    """Check that no text can become an id that the model does not have."""
+    files, size = manifest.tokenizer, manifest.architecture
+    sides = ((files.source, size.source_vocab_size), (files.target or files.source, size.vocab_size))
+    for name, entries in sides:
+        try:
+            pieces = count_pieces(_read(directory / name))
+        except WireError as error:
+            raise BundleError(name, f"is not a SentencePiece model: {error}") from error
+        if files.vocabulary is None and pieces != entries:
+            raise BundleError(name, f"has {pieces} pieces, the model's vocabulary has {entries}")
+    if files.vocabulary is not None:
+        _check_vocabulary(directory / files.vocabulary, size.source_vocab_size)
+        _check_vocabulary(directory / (files.target_vocabulary or files.vocabulary), size.vocab_size)
+
+
+def _check_vocabulary(path: Path, entries: int) -> None:
     try:
-        pieces = count_pieces(_read(path))
-    except WireError as error:
-        raise BundleError(path.name, f"is not a SentencePiece model: {error}") from error
-    if pieces != vocabulary:
-        raise BundleError(path.name, f"has {pieces} pieces, the model's vocabulary has {vocabulary}")
+        ids = json.loads(_read(path), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(path.name, f"is not JSON: {error}") from error
+    if not isinstance(ids, dict) or not all(type(number) is int for number in ids.values()):
+        raise BundleError(path.name, "is not an object of pieces and ids")
+    if not all(0 <= number < entries for number in ids.values()):
+        raise BundleError(path.name, f"has an id outside the model's vocabulary of {entries}")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

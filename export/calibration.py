@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -26,10 +26,18 @@ _BATCH_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class CalibratedRanges:
-    """One range for each product of a graph, in the order of ``find_products``."""
+    """What a sample showed of a model.
+
+    Attributes:
+        encoder: one range for each product of the encoder graph, in the order of ``find_products``.
+        decoder: the same for the decoder graph.
+        caches: largest magnitude of every channel of a cache, float32 [E], by the name of the decoder's input
+            (``self_key_0``, ``cross_value_5``).
+    """
 
     encoder: list[ActivationRange]
     decoder: list[ActivationRange]
+    caches: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def hash_sample(texts: Sequence[str]) -> str:
@@ -65,15 +73,26 @@ def calibrate(
         Ranges for both graphs; padding and finished sentences do not count.
     """
     encoder_names, decoder_names = _watched(encoder), _watched(decoder)
+    packed = packed_projections(decoder.graph)
     runner = GraphRunner(
         _with_outputs(encoder, encoder_names),
-        _with_outputs(decoder, decoder_names),
+        _with_outputs(decoder, [*decoder_names, *packed]),
         start_id=start_id,
         eos_id=eos_id,
         pad_id=pad_id,
         threads=threads,
     )
     seen_encoder, seen_decoder = _Recorder(encoder_names), _Recorder(decoder_names)
+    channels = _Channels(packed)
+
+    def observe_encoder(name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
+        seen_encoder.observe(name, values, real)
+        channels.observe_memory(name, values, real)
+
+    def observe_decoder(name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
+        seen_decoder.observe(name, values, real)
+        channels.observe_packed(name, values, real)
+
     ordered = sorted(sources, key=len)
     for start in range(0, len(ordered), _BATCH_ROWS):
         batch = ordered[start : start + _BATCH_ROWS]
@@ -87,10 +106,11 @@ def calibrate(
             np.logical_or(done, chosen == eos_id, out=done)
             return None if done.all() or position + 1 == steps else chosen
 
-        runner.run(batch, steps, choose, seen_encoder.observe, seen_decoder.observe)
+        runner.run(batch, steps, choose, observe_encoder, observe_decoder)
     return CalibratedRanges(
         [seen_encoder.choose(name, method) for name in encoder_names],
         [seen_decoder.choose(name, method) for name in decoder_names],
+        channels.largest,
     )
 
 
@@ -142,6 +162,8 @@ class _Recorder:
         self._random = np.random.default_rng(0)
 
     def observe(self, name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
+        if name not in self._kept:
+            return
         if values.ndim > real.ndim + 1:
             values = values.reshape(*real.shape, -1)
         rows = values[real]
@@ -154,6 +176,40 @@ class _Recorder:
     def choose(self, name: str, method: Method) -> ActivationRange:
         values = np.concatenate([np.zeros(0, np.float32), *self._kept[name]])
         return choose_range(values, self._low[name], self._high[name], method)
+
+
+class _Channels:
+    """Largest magnitude of every channel of what the caches will hold."""
+
+    def __init__(self, packed: Mapping[str, int]) -> None:
+        self._packed = packed
+        self.largest: dict[str, NDArray[np.float32]] = {}
+
+    def observe_memory(self, name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
+        """Look at keys or values for cross-attention, [N, H, S, D]; ``real`` is [N, S]."""
+        if name.startswith("cross_"):
+            self._note(name, values.transpose(0, 2, 1, 3)[real].reshape(int(real.sum()), -1))
+
+    def observe_packed(self, name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
+        """Look at packed queries, keys and values of one layer, [R, 1, 3*E]; ``real`` is [R]."""
+        if name in self._packed:
+            _, key, value = np.split(values[real].reshape(int(real.sum()), -1), 3, axis=1)
+            self._note(f"self_key_{self._packed[name]}", key)
+            self._note(f"self_value_{self._packed[name]}", value)
+
+    def _note(self, cache: str, values: NDArray[np.float32]) -> None:
+        if len(values):
+            largest = np.abs(values).max(axis=0)
+            self.largest[cache] = np.maximum(self.largest.get(cache, largest), largest)
+
+
+def packed_projections(graph: onnx.GraphProto) -> dict[str, int]:
+    """Names of the packed queries, keys and values [R, 1, 3*E] of a decoder graph, with their layer."""
+    return {
+        node.input[0]: int(node.input[3].rpartition("_")[2])
+        for node in graph.node
+        if node.op_type == "GroupQueryAttention" and node.input[3].startswith("self_key_")
+    }
 
 
 def _watched(model: onnx.ModelProto) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from export.bundle import Calibration, Limits, Parity, Precision, Quality
+from export.bundle import Agreement, Calibration, Limits, Parity, Precision, Quality
 from model.checkpoint import CheckpointConfig
+
+_NAMED_DIRECTIONS = 12
 
 
 def model_card(
@@ -15,6 +17,7 @@ def model_card(
     limits: Limits,
     parity: Parity,
     quality: Quality | None,
+    agreement: Agreement | None,
     calibration: Calibration | None,
     batch_invariant: bool,
     recipe: str | None,
@@ -30,6 +33,7 @@ def model_card(
         limits: longest sequences.
         parity: fp32 graphs against PyTorch.
         quality: scores on the dev set, if one was given.
+        agreement: translations against those of fp32, if there were no references.
         calibration: how int8 ranges were chosen.
         batch_invariant: whether neighbours in a batch change nothing, bit by bit.
         recipe: text of the training recipe.
@@ -42,27 +46,28 @@ def model_card(
     lines = [
         f"# {config.name} {version}",
         "",
-        f"Translates sentences from `{config.source_language}` to `{config.target_language}`.",
+        f"Translates sentences {_directions(config)}.",
         "",
         "## Model",
         "",
         f"Encoder-decoder Transformer, {parameters:,} parameters: {model.encoder_layers} encoder "
         f"and {model.decoder_layers} decoder layers, width {model.d_model}, {model.norm}-norm, "
         f"{model.activation}, vocabulary of {model.target_vocab_size:,} SentencePiece entries.",
-        f"At most {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens a sentence. "
-        f"Trained for {config.updates:,} updates.",
+        f"At most {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens a sentence."
+        + (f" Trained for {config.updates:,} updates." if config.updates else ""),
+        *(["", config.origin] if config.origin else []),
         "",
         f"Precision: {precision}. A sentence's result "
         + ("does not depend" if batch_invariant else "may depend")
         + " on the other sentences of its batch, bit by bit.",
         "",
-        *_scores(precision, quality, calibration),
+        *_scores(precision, quality, agreement, calibration),
         f"fp32 graphs against PyTorch on {parity.sentences} sentences: largest logit difference "
         f"{parity.largest_logit_difference:.1e}, same tokens for {parity.same_tokens}.",
         "",
         "## Data",
         "",
-        config.attribution or "Not stated by the recipe.",
+        config.attribution or "Not stated.",
         "",
     ]
     if notes:
@@ -72,13 +77,43 @@ def model_card(
     return "\n".join(lines)
 
 
-def _scores(precision: Precision, quality: Quality | None, calibration: Calibration | None) -> list[str]:
+def _directions(config: CheckpointConfig) -> str:
+    pairs = [f"`{d.source}` to `{d.target}`" for d in config.all_directions]
+    named = ", ".join(pairs[:_NAMED_DIRECTIONS])
+    rest = len(pairs) - _NAMED_DIRECTIONS
+    return f"from {named}" + (f" and in {rest} more directions" if rest > 0 else "")
+
+
+def _scores(
+    precision: Precision,
+    quality: Quality | None,
+    agreement: Agreement | None,
+    calibration: Calibration | None,
+) -> list[str]:
+    lines = ["## Scores", "", *_measured(quality, agreement)]
+    if calibration is not None:
+        lines += [
+            f"int8: {calibration.weight_bits}-bit weights, one scale a column; static activation ranges "
+            f"({calibration.method}) from {calibration.sentences} sentences of `{calibration.sample}`.",
+            "",
+        ]
+    return lines
+
+
+def _measured(quality: Quality | None, agreement: Agreement | None) -> list[str]:
+    if quality is None and agreement is None:
+        return ["Not measured: no dev set was given.", ""]
     if quality is None:
-        return ["## Scores", "", "Not measured: no dev set was given.", ""]
+        assert agreement is not None
+        return [
+            "No reference translations were given. Against the translations of fp32, greedy, on "
+            f"{agreement.sentences:,} sentences of `{agreement.set}`: {agreement.same_tokens:,} the same, "
+            f"BLEU {agreement.bleu:.1f}."
+            + (" An explicit flag accepted that." if agreement.loss_accepted_by_flag else ""),
+            "",
+        ]
     rows = [f"| {name} | {score.bleu:.2f} | {score.chrf:.2f} |" for name, score in quality.scores.items()]
     lines = [
-        "## Scores",
-        "",
         f"Greedy decoding of `{quality.set}`, {quality.sentences:,} sentences.",
         "",
         "| precision | BLEU | chrF |",
@@ -90,17 +125,11 @@ def _scores(precision: Precision, quality: Quality | None, calibration: Calibrat
     ]
     if quality.loss_accepted_by_flag:
         lines += [f"The loss of {quality.bleu_loss:.2f} BLEU was accepted by an explicit flag.", ""]
-    if calibration is not None:
-        lines += [
-            f"int8: {calibration.weight_bits}-bit weights, one scale a column; static activation ranges "
-            f"({calibration.method}) from {calibration.sentences} sentences of `{calibration.sample}`.",
-            "",
-        ]
     return lines
 
 
 def notice(config: CheckpointConfig) -> str:
     """Compose the NOTICE: who must be named when the bundle is passed on."""
     data = config.attribution or "The training data's origin was not stated by the recipe."
-    origin = "The weights and the vocabulary in this directory were trained with dragoman."
+    origin = config.origin or "The weights and the vocabulary in this directory were trained with dragoman."
     return f"{config.name}\n\n{origin}\n\n{data}\n"

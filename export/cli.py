@@ -1,35 +1,77 @@
-"""What ``dragoman export`` does around the pipeline: progress on standard error, one line on failure."""
+"""What the export commands do around their work: progress on standard error, one line on failure."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from export.bundle import BundleError
+from export.from_huggingface import ImportNames
+from export.huggingface_files import HuggingFaceError
+from export.importing import Kind, export_huggingface, import_model
 from export.pipeline import ExportError, ExportOptions, export_bundle
+from export.recover import RecoveryError
+from export.shortlist import ShortlistOptions, shortlist_bundle
+from export.shortlist_graphs import ShortlistError
 from export.verify import GateError
+from export.vmap import VmapError
 from model.checkpoint import CheckpointError
 from model.corpus import CorpusError
 from model.tokenizer import TokenizerError
 
-_REFUSALS = (BundleError, CheckpointError, CorpusError, ExportError, GateError, TokenizerError, OSError)
+_REFUSALS = (
+    BundleError,
+    CheckpointError,
+    CorpusError,
+    ExportError,
+    GateError,
+    HuggingFaceError,
+    RecoveryError,
+    ShortlistError,
+    TokenizerError,
+    VmapError,
+    OSError,
+)
 
 
 def run_export(checkpoint: Path, out: Path, options: ExportOptions) -> int:
     """Export a checkpoint and return the exit code: 0, or 1 after one line on standard error."""
-    started = time.monotonic()
     torch.set_num_threads(options.threads)
+    return _run("export", lambda report: export_bundle(checkpoint, out, options, report))
+
+
+def run_export_huggingface(origin: Path, out: Path, *, force: bool) -> int:
+    """Write a checkpoint or a bundle as a Hugging Face directory and return the exit code."""
+    return _run("export", lambda report: export_huggingface(origin, out, force=force, report=report))
+
+
+def run_import(origin: str, out: Path, kind: Kind | None, names: ImportNames, options: ExportOptions) -> int:
+    """Import a model and return the exit code."""
+    torch.set_num_threads(options.threads)
+    return _run("import", lambda report: import_model(origin, out, kind, names, options, report))
+
+
+def run_shortlist(bundle: Path, out: Path, options: ShortlistOptions, *, force: bool) -> int:
+    """Write a copy of a bundle that has a shortlist and return the exit code."""
+    return _run(
+        "shortlist", lambda report: shortlist_bundle(bundle, out, options, force=force, report=report)
+    )
+
+
+def _run(command: str, work: Callable[[Callable[[str], None]], object]) -> int:
+    started = time.monotonic()
 
     def report(line: str) -> None:
         sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
         sys.stderr.flush()
 
     try:
-        export_bundle(checkpoint, out, options, report)
+        work(report)
     except _REFUSALS as error:
-        sys.stderr.write(f"dragoman export: {error}\n")
+        sys.stderr.write(f"dragoman {command}: {error}\n")
         return 1
     return 0

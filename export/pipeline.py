@@ -20,18 +20,20 @@ from export.assemble import (
     save_all_graphs,
     start_aside,
 )
-from export.bundle import Calibration, Golden, Manifest, Parity, Precision, Quality, Score
+from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
 from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
 from export.runner import Decoded, GraphRunner
 from export.verify import (
     MAX_BLEU_LOSS,
+    MIN_AGREEMENT_BLEU,
     GateError,
     check_beam_graph,
     check_parity,
     decode_all,
     is_batch_invariant,
+    measure_agreement,
     pick_golden,
     to_source_ids,
 )
@@ -65,7 +67,8 @@ class ExportOptions:
         calibration_method: how a range is chosen.
         weight_bits: 7 or 8; None takes 7 unless that costs 0.1 BLEU against 8.
         beam_widths: one decoder graph each; 1 is always there.
-        allow_quality_loss: write the bundle even if it loses more than 0.5 BLEU or was not measured.
+        allow_quality_loss: write the bundle even if it loses more than 0.5 BLEU or, without references, is
+            further from fp32 than a BLEU of 80.
         force: replace an existing bundle.
         version: of the bundle.
         notes: further sections of the model card, Markdown.
@@ -161,11 +164,14 @@ class _Export:
         elif self.options.precision == "int8":
             calibration, graphs = self._quantize(full, texts)
         quality = self._judge(full, graphs, texts)
+        agreement = self._compare(full, graphs, texts) if quality is None else None
         aside = start_aside(self.out)
         try:
             save_all_graphs(aside, graphs.encoder, graphs.decoders)
             invariant, golden = self._check_files(aside, graphs, texts)
-            findings = Findings(self.options.precision, parity, quality, calibration, invariant, golden)
+            findings = Findings(
+                self.options.precision, parity, quality, agreement, calibration, invariant, golden
+            )
             widths = tuple(self.widths)
             manifest = complete(
                 aside, self.checkpoint, widths, findings, self.options.version, self.options.notes
@@ -189,8 +195,13 @@ class _Export:
             sources, references = pairs.sources, pairs.targets
         return _Texts(sources, self._tokenize(sources, path), references, path.name)
 
+    def _source_ids(self, sources: Sequence[str], directions: int = 1) -> list[list[int]]:
+        """Tokenise for the first direction, or in turn for the first ``directions``."""
+        prefixes = [d.source_prefix_ids for d in self.checkpoint.config.all_directions[:directions]]
+        return to_source_ids(self.checkpoint.tokenizer, self.special, sources, prefixes)
+
     def _tokenize(self, sources: Sequence[str], path: Path) -> list[list[int]]:
-        rows = to_source_ids(self.checkpoint.tokenizer, self.special, sources)
+        rows = self._source_ids(sources)
         for number, row in enumerate(rows, start=1):
             if len(row) > self.limit:
                 raise ExportError(f"{path}:{number}: {len(row)} tokens, the model takes {self.limit}")
@@ -238,11 +249,8 @@ class _Export:
         if len(lines) > options.calibration_sentences:
             lines = random.Random(0).sample(lines, options.calibration_sentences)
         # A training corpus may hold lines that the model cannot take; they say nothing about ranges.
-        rows = [
-            row
-            for row in to_source_ids(self.checkpoint.tokenizer, self.special, lines)
-            if len(row) <= self.limit
-        ]
+        every = len(self.checkpoint.config.all_directions)
+        rows = [row for row in self._source_ids(lines, every) if len(row) <= self.limit]
         self.report(
             f"calibrating int8 on {len(lines)} sentences of {path.name} ({options.calibration_method})"
         )
@@ -270,9 +278,10 @@ class _Export:
     def _choose_bits(self, full: _Graphs, ranges: CalibratedRanges, texts: _Texts) -> _Graphs:
         def quantize(bits: int) -> _Graphs:
             decoders = {
-                width: quantize_graph(graph, ranges.decoder, bits) for width, graph in full.decoders.items()
+                width: quantize_graph(graph, ranges.decoder, bits, ranges.caches)
+                for width, graph in full.decoders.items()
             }
-            return _Graphs(quantize_graph(full.encoder, ranges.encoder, bits), decoders, bits)
+            return _Graphs(quantize_graph(full.encoder, ranges.encoder, bits, ranges.caches), decoders, bits)
 
         if self.options.weight_bits is not None:
             return quantize(self.options.weight_bits)
@@ -295,11 +304,30 @@ class _Export:
         measured = score([decode(result.tokens) for result in self._decode(graphs, texts)], texts.references)
         return Score(bleu=measured.bleu, chrf=measured.chrf)
 
+    def _compare(self, full: _Graphs, graphs: _Graphs, texts: _Texts) -> Agreement | None:
+        """Without references, judge by how close the translations are to those of fp32."""
+        precision = self.options.precision
+        if precision == "fp32":
+            return None
+        self.report(f"translating {len(texts.sources)} sentences")
+        found = measure_agreement(
+            self.checkpoint.tokenizer, texts.name, self._decode(full, texts), self._decode(graphs, texts)
+        )
+        self.report(
+            f"{precision} against fp32: {found.same_tokens} of {found.sentences} translations are the same, "
+            f"BLEU {found.bleu:.1f}"
+        )
+        lost = found.bleu < MIN_AGREEMENT_BLEU
+        if lost and not self.options.allow_quality_loss:
+            raise GateError(
+                f"{precision} translations of {texts.name} have BLEU {found.bleu:.1f} against those of fp32, "
+                f"less than {MIN_AGREEMENT_BLEU:g}; --allow-quality-loss overrides"
+            )
+        return found.model_copy(update={"loss_accepted_by_flag": lost})
+
     def _judge(self, full: _Graphs, graphs: _Graphs, texts: _Texts) -> Quality | None:
         precision = self.options.precision
         if texts.references is None:
-            if precision != "fp32" and not self.options.allow_quality_loss:
-                raise GateError(f"{precision} needs --dev-source and --dev-target to measure what it costs")
             return None
         self.report(f"translating {len(texts.sources)} dev sentences")
         scores: dict[Precision, Score] = {"fp32": self._bleu(full, texts)}

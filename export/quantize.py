@@ -1,8 +1,9 @@
 """Rewrites fp32 graphs to static int8: a result never depends on the other rows of a batch.
 
 Every product becomes ``QuantizeLinear`` (u8, one scale and zero point a tensor, from calibration) and
-``com.microsoft::MatMulIntegerToFloat`` (s8 weights, one scale a column). All else stays fp32.
-Embeddings are stored as s8 rows with one scale a row.
+``com.microsoft::MatMulIntegerToFloat`` (s8 weights, one scale a column). Embeddings are stored as s8 rows
+with one scale a row. Keys and values are cached as s8 with one scale a channel (`export.quantized_caches`).
+All else stays fp32.
 
 With 8-bit weights, AVX2 machines without VNNI saturate: two products are added in 16 bits there.
 With 7 bits (|w| <= 63, 2 * 255 * 63 < 2**15) every machine computes the same integers.
@@ -10,7 +11,7 @@ With 7 bits (|w| <= 63, 2 * 255 * 63 < 2**15) every machine computes the same in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from export.products import GraphIndex, Product, find_products
+from export.quantized_caches import quantize_caches
 
 _DOMAIN = "com.microsoft"
 
@@ -60,14 +62,18 @@ def quantize_columns(weight: NDArray[np.float32], bits: int) -> tuple[NDArray[np
 
 
 def quantize_graph(
-    model: onnx.ModelProto, ranges: Sequence[ActivationRange], weight_bits: int
+    model: onnx.ModelProto,
+    ranges: Sequence[ActivationRange],
+    weight_bits: int,
+    caches: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> onnx.ModelProto:
     """Return an int8 copy of an fp32 graph with weights inside.
 
     Args:
-        model: as exported; inputs and outputs keep names, shapes and types.
+        model: as exported; inputs and outputs keep names, shapes and, but for the caches, types.
         ranges: one for each product, in the order of ``find_products``.
         weight_bits: 8, or 7 for machines that saturate.
+        caches: largest magnitudes of a cache's channels, float32 [E], by name; caches not named stay fp32.
 
     Raises:
         ValueError: the number of ranges and products differs.
@@ -88,6 +94,7 @@ def quantize_graph(
         ):
             rewrite.embedding(position)
     rewrite.finish()
+    quantize_caches(result.graph, caches or {})
     if all(entry.domain != _DOMAIN for entry in result.opset_import):
         result.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
     return result

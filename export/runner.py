@@ -21,7 +21,7 @@ Chooser = Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]
 Observer = Callable[[str, NDArray[np.float32], NDArray[np.bool_]], None]
 """Given a tensor's name, its values [rows, T, E] or [rows, E], and which of [rows, T] or [rows] are real."""
 
-_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class GraphRunner:
         table = np.stack(seen, axis=1)
         return [table[row, : len(target) + 1] for row, target in enumerate(targets)]
 
-    def encode(self, sources: Sequence[Tokens], capacity: int = 0) -> dict[str, NDArray[np.floating[Any]]]:
+    def encode(self, sources: Sequence[Tokens], capacity: int = 0) -> dict[str, NDArray[Any]]:
         """Run the encoder on one padded batch, at least ``capacity`` wide; returns its outputs by name."""
         ids, lengths = self._pad(sources, capacity)
         names = [entry.name for entry in self._encoder.get_outputs()]
@@ -155,15 +155,15 @@ class GraphRunner:
             sources: N sentences.
             capacity: P, most steps.
             choose: called after every step.
-            observe_encoder: gets every extra output of the encoder graph.
+            observe_encoder: gets every output of the encoder graph.
             observe_decoder: gets those of the decoder graph; rows past their end token are not real.
         """
         outputs = self.encode(sources)
         lengths = np.array([len(source) for source in sources], np.int32)
         if observe_encoder is not None:
             real = np.arange(lengths.max())[None, :] < lengths[:, None]
-            for name in [name for name in outputs if not name.startswith("cross_")]:
-                observe_encoder(name, outputs[name], real)
+            for name, values in outputs.items():
+                observe_encoder(name, values, real)
         rows = len(sources) * self._beams
         state = self._start(outputs, lengths, rows, capacity)
         done = np.zeros(rows, bool)
@@ -201,7 +201,9 @@ class GraphRunner:
                 )
                 cross = np.ascontiguousarray(outputs[f"cross_{kind}_{i}"])
                 state[f"cross_{kind}_{i}"] = cross
-                last = cross[sentences, :, lengths - 1].reshape(len(lengths), 1, -1)
+                last = outputs.get(f"cross_last_{kind}_{i}")
+                if last is None:
+                    last = cross[sentences, :, lengths - 1].reshape(len(lengths), 1, -1)
                 state[f"cross_last_{kind}_{i}"] = np.ascontiguousarray(last)
         return state
 

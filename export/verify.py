@@ -10,15 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from export.bundle import Golden, Parity
+from export.bundle import Agreement, Golden, Parity
 from export.runner import Decoded, GraphRunner, Tokens
 from model.checkpoint import SpecialTokens
+from model.scoring import score
 from model.tokenizer import Tokenizer
 from model.transformer import Transformer
 
 MAX_LOGIT_DIFFERENCE = 1e-4
 MIN_PARITY_SENTENCES = 200
 MAX_BLEU_LOSS = 0.5
+MIN_AGREEMENT_BLEU = 80.0
 MAX_BEAM_DIFFERENCE = {"fp32": 1e-4, "fp16": 0.5, "int8": 0.5}
 MIN_GOLDEN_SENTENCES, GOLDEN_SENTENCES = 5, 8
 _GOLDEN_CANDIDATES = 400
@@ -28,11 +30,16 @@ class GateError(Exception):
     """An export is refused; the message is one line with the measured and the required value."""
 
 
-def to_source_ids(tokenizer: Tokenizer, special: SpecialTokens, texts: Sequence[str]) -> list[list[int]]:
-    """Tokenise source texts, with prefix and suffix."""
+def to_source_ids(
+    tokenizer: Tokenizer,
+    special: SpecialTokens,
+    texts: Sequence[str],
+    directions: Sequence[Sequence[int]] = ((),),
+) -> list[list[int]]:
+    """Tokenise source texts, with prefix and suffix; texts take turns with the prefixes ``directions``."""
     return [
-        [*special.source_prefix_ids, *ids, *special.source_suffix_ids]
-        for ids in tokenizer.encode_batch(list(texts))
+        [*special.source_prefix_ids, *directions[i % len(directions)], *ids, *special.source_suffix_ids]
+        for i, ids in enumerate(tokenizer.encode_batch(list(texts)))
     ]
 
 
@@ -75,6 +82,18 @@ def check_parity(
     if same != len(sources):
         raise GateError(f"fp32 tokens agree with PyTorch on {same} of {len(sources)} sentences only")
     return parity
+
+
+def measure_agreement(
+    tokenizer: Tokenizer, name: str, full: Sequence[Decoded], other: Sequence[Decoded]
+) -> Agreement:
+    """Compare the translations of another precision with those of fp32, in the order of the sentences."""
+    same = sum(ours.tokens == theirs.tokens for ours, theirs in zip(full, other, strict=True))
+    bleu = score(
+        [tokenizer.decode(result.tokens) for result in other],
+        [tokenizer.decode(result.tokens) for result in full],
+    ).bleu
+    return Agreement(set=name, sentences=len(full), same_tokens=same, bleu=bleu)
 
 
 def is_batch_invariant(runner: GraphRunner, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> bool:

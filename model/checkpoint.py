@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -39,6 +40,30 @@ class SpecialTokens(BaseModel):
     decoder_start_id: int = 2
     source_prefix_ids: list[int] = []
     source_suffix_ids: list[int] = [3]
+    target_prefix_ids: list[int] = []
+    suppressed_ids: list[int] = []
+    forced_end: bool = False
+
+
+class Direction(BaseModel):
+    """One direction of a multilingual model, and the ids that ask for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    target: str
+    source_prefix_ids: list[int] = []
+
+
+class Generation(BaseModel):
+    """How the model is meant to be decoded; None leaves the choice to the server. See ``export.manifest``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    max_decoding_length: int | None = None
 
 
 class CheckpointConfig(BaseModel):
@@ -52,11 +77,51 @@ class CheckpointConfig(BaseModel):
     special_tokens: SpecialTokens = SpecialTokens()
     source_language: str
     target_language: str
+    directions: list[Direction] = []
+    tokenizer: Literal["sentencepiece", "marian"] = "sentencepiece"
     joint_vocabulary: bool = True
+    generation: Generation = Generation()
     attribution: str = ""
+    origin: str = ""
     recipe_sha256: str = ""
     updates: int = 0
     metrics: dict[str, Any] = {}
+
+    @property
+    def all_directions(self) -> list[Direction]:
+        """Every direction, the first one first; of most models there is one."""
+        return self.directions or [Direction(source=self.source_language, target=self.target_language)]
+
+    @property
+    def tokenizer_files(self) -> TokenizerFiles:
+        """Names of the tokenizer's files in the checkpoint's directory."""
+        if self.tokenizer == "sentencepiece":
+            return TokenizerFiles("source.spm", None if self.joint_vocabulary else "target.spm")
+        separate = None if self.joint_vocabulary else "target_vocab.json"
+        return TokenizerFiles("source.spm", "target.spm", "vocab.json", separate)
+
+
+class TokenizerFiles(NamedTuple):
+    """File names in the order in which ``Tokenizer.load`` takes them."""
+
+    source: str
+    target: str | None = None
+    vocabulary: str | None = None
+    target_vocabulary: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the files there are."""
+        return [name for name in self if name is not None]
+
+    def load(self, directory: Path) -> Tokenizer:
+        """Load the tokenizer from a directory.
+
+        Raises:
+            TokenizerError: a file is missing or is not what it should be.
+        """
+        others = [None if name is None else directory / name for name in self[1:]]
+        return Tokenizer.load(directory / self.source, *others)
 
 
 @dataclass(frozen=True)
@@ -73,7 +138,7 @@ def write_directory(
     target: Path,
     tensors: Mapping[str, Mapping[str, Tensor]],
     texts: Mapping[str, str],
-    copies: Sequence[Path] = (),
+    copies: Mapping[str, Path] = MappingProxyType({}),
 ) -> None:
     """Write tensor files, text files and copies of files into a new directory, flush it, then swap it in.
 
@@ -88,8 +153,8 @@ def write_directory(
         )
     for name, text in texts.items():
         (aside / name).write_text(text, encoding="utf-8")
-    for path in copies:
-        shutil.copyfile(path, aside / path.name)
+    for name, path in copies.items():
+        shutil.copyfile(path, aside / name)
     for path in aside.iterdir():
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -180,14 +245,21 @@ def load_checkpoint(directory: Path, device: str = "cpu") -> Checkpoint:
     model = Transformer(config.model)
     path = directory / "model.safetensors"
     load_model_tensors(model, read_tensors(path), path)
-    target = None if config.joint_vocabulary else directory / "target.spm"
-    tokenizer = Tokenizer.load(directory / "source.spm", target)
-    if tokenizer.target_vocab_size != config.model.target_vocab_size:
-        raise CheckpointError(
-            f"{directory}: tokenizer has {tokenizer.target_vocab_size} entries, "
-            f"the model {config.model.target_vocab_size}"
-        )
+    tokenizer = config.tokenizer_files.load(directory)
+    check_vocabulary(tokenizer, config, directory)
     return Checkpoint(directory, config, model.to(device).eval(), tokenizer)
+
+
+def check_vocabulary(tokenizer: Tokenizer, config: CheckpointConfig, origin: Path) -> None:
+    """Check that text never becomes an id that the model does not have.
+
+    Raises:
+        CheckpointError: sizes differ. A list of ids may be shorter: tables are padded to round numbers.
+    """
+    for side in ("source", "target"):
+        entries, rows = getattr(tokenizer, f"{side}_vocab_size"), getattr(config.model, f"{side}_vocab_size")
+        if entries > rows or (entries < rows and config.tokenizer == "sentencepiece"):
+            raise CheckpointError(f"{origin}: {side} vocabulary has {entries} entries, the model {rows}")
 
 
 def average_tensors(files: Sequence[Path]) -> dict[str, Tensor]:

@@ -159,7 +159,7 @@ class RunDirectory:
             self.path / name,
             {"model.safetensors": model_tensors(model), **tensors},
             {**own, **texts},
-            copies=[self.path / file for file in _TOKENIZER_FILES if (self.path / file).exists()],
+            copies={file: self.path / file for file in _TOKENIZER_FILES if (self.path / file).exists()},
         )
         return self.path / name
 

@@ -5,23 +5,73 @@ A leaf: imports nothing of this project, so that the server can use it without t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
 
+UNKNOWN, END, PADDING, START = "<unk>", "</s>", "<pad>", "<s>"
+_MAX_VOCABULARY_BYTES = 1 << 26
+
 
 class TokenizerError(ValueError):
-    """A tokenizer file is missing or is not a SentencePiece model; the message names the file."""
+    """A tokenizer file is missing or is not what it should be; the message names the file."""
 
 
-def _load(path: Path) -> sentencepiece.SentencePieceProcessor:
-    if not path.is_file():
-        raise TokenizerError(f"{path}: no such tokenizer file")
-    try:
-        return sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except (RuntimeError, OSError) as error:
-        raise TokenizerError(f"{path}: not a SentencePiece model") from error
+class _Side:
+    """One language's SentencePiece model; its own ids."""
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        self.processor = processor
+        self.size = int(processor.get_piece_size())
+        self.pad_id = int(processor.pad_id())
+        self.unk_id = int(processor.unk_id())
+        self.bos_id = int(processor.bos_id())
+        self.eos_id = int(processor.eos_id())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = [self.processor.encode(text, out_type=int) for text in texts]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self.processor.decode([int(i) for i in ids])
+        return text
+
+    def pieces(self) -> list[str]:
+        pieces: list[str] = self.processor.id_to_piece(list(range(self.size)))
+        return pieces
+
+
+class _ListedSide(_Side):
+    """A SentencePiece model that only cuts; ids come from a list, as in MarianMT.
+
+    A piece that is not in the list is unknown, and a piece that SentencePiece does not know may be in it.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, ids: dict[str, int]) -> None:
+        super().__init__(processor)
+        self._ids = ids
+        self._pieces = {number: piece for piece, number in ids.items()}
+        self._silent = {ids[piece] for piece in (UNKNOWN, END, PADDING, START) if piece in ids}
+        self.size = max(ids.values()) + 1
+        self.unk_id, self.eos_id = ids[UNKNOWN], ids[END]
+        self.pad_id = self.bos_id = ids.get(PADDING, self.eos_id)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        ids, unknown = self._ids, self.unk_id
+        return [
+            [ids.get(piece, unknown) for piece in self.processor.encode(text, out_type=str)] for text in texts
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        pieces = [self._pieces[i] for i in map(int, ids) if i in self._pieces and i not in self._silent]
+        text: str = self.processor.decode_pieces(pieces)
+        # Pieces that SentencePiece does not know come out with the mark of a word's beginning.
+        return text.replace("\u2581", " ").strip()
+
+    def pieces(self) -> list[str]:
+        return [self._pieces.get(number, "") for number in range(self.size)]
 
 
 class Tokenizer:
@@ -31,72 +81,121 @@ class Tokenizer:
     ordinary characters, because the special pieces are control symbols.
     """
 
-    def __init__(
-        self, source: sentencepiece.SentencePieceProcessor, target: sentencepiece.SentencePieceProcessor
-    ) -> None:
+    def __init__(self, source: _Side, target: _Side) -> None:
         self._source = source
         self._target = target
 
     @classmethod
-    def load(cls, source: Path, target: Path | None = None) -> Tokenizer:
+    def load(
+        cls,
+        source: Path,
+        target: Path | None = None,
+        vocabulary: Path | None = None,
+        target_vocabulary: Path | None = None,
+    ) -> Tokenizer:
         """Load from files.
 
         Args:
             source: SentencePiece model of the source language, or of both if ``target`` is None.
             target: SentencePiece model of the target language.
+            vocabulary: JSON object of piece to id, if ids are not those of the SentencePiece models.
+            target_vocabulary: that of the target side, if it has its own.
 
         Raises:
-            TokenizerError: a file is missing or is no SentencePiece model.
+            TokenizerError: a file is missing or is not what it should be.
         """
         first = _load(source)
-        return cls(first, first if target is None else _load(target))
+        second = first if target is None else _load(target)
+        if vocabulary is not None:
+            ids = read_vocabulary(vocabulary)
+            target_ids = ids if target_vocabulary is None else read_vocabulary(target_vocabulary)
+            return cls(_ListedSide(first, ids), _ListedSide(second, target_ids))
+        one = _Side(first)
+        return cls(one, one if target is None else _Side(second))
 
     @property
     def source_vocab_size(self) -> int:
         """Entries of the source vocabulary."""
-        return int(self._source.get_piece_size())
+        return self._source.size
 
     @property
     def target_vocab_size(self) -> int:
         """Entries of the target vocabulary."""
-        return int(self._target.get_piece_size())
+        return self._target.size
 
     @property
     def pad_id(self) -> int:
         """Id of padding."""
-        return int(self._target.pad_id())
+        return self._target.pad_id
 
     @property
     def unk_id(self) -> int:
         """Id of an unknown piece; does not occur with byte fallback."""
-        return int(self._target.unk_id())
+        return self._target.unk_id
 
     @property
     def bos_id(self) -> int:
         """Id that decoding starts with."""
-        return int(self._target.bos_id())
+        return self._target.bos_id
 
     @property
     def eos_id(self) -> int:
         """Id that ends a sentence."""
-        return int(self._target.eos_id())
+        return self._target.eos_id
 
     def encode(self, text: str) -> list[int]:
         """Turn source text into ids, without special ids; text without content gives an empty list."""
-        ids: list[int] = self._source.encode(text, out_type=int)
-        return ids
+        return self._source.encode([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Turn source texts into ids, as ``encode`` does."""
-        ids: list[list[int]] = self._source.encode(list(texts), out_type=int, num_threads=1)
-        return ids
+        return self._source.encode(texts)
 
     def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Turn target texts into ids, for training and scoring."""
-        ids: list[list[int]] = self._target.encode(list(texts), out_type=int, num_threads=1)
-        return ids
+        return self._target.encode(texts)
+
+    def source_pieces(self) -> list[str]:
+        """Name every source id; an id that stands for nothing is empty."""
+        return self._source.pieces()
+
+    def target_pieces(self) -> list[str]:
+        """Name every target id; an id that stands for nothing is empty."""
+        return self._target.pieces()
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn target ids into text; special ids leave no trace."""
-        text: str = self._target.decode([int(i) for i in ids])
-        return text
+        return self._target.decode(ids)
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Read a list of ids: a JSON object of piece to id.
+
+    Raises:
+        TokenizerError: missing, too large, or no such object; two pieces share an id; a special piece lacks.
+    """
+    try:
+        if path.stat().st_size > _MAX_VOCABULARY_BYTES:
+            raise TokenizerError(f"{path}: more than {_MAX_VOCABULARY_BYTES} bytes")
+        ids = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise TokenizerError(f"{path}: no such vocabulary file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path}: not JSON: {error}") from None
+    if not isinstance(ids, dict) or not all(type(number) is int and number >= 0 for number in ids.values()):
+        raise TokenizerError(f"{path}: not an object of pieces and ids")
+    if len(set(ids.values())) != len(ids):
+        raise TokenizerError(f"{path}: two pieces have the same id")
+    for piece in (UNKNOWN, END):
+        if piece not in ids:
+            raise TokenizerError(f"{path}: has no {piece}")
+    return ids
+
+
+def _load(path: Path) -> sentencepiece.SentencePieceProcessor:
+    if not path.is_file():
+        raise TokenizerError(f"{path}: no such tokenizer file")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (RuntimeError, OSError) as error:
+        raise TokenizerError(f"{path}: not a SentencePiece model") from error

@@ -97,7 +97,7 @@ def tiny_checkpoint(directory: Path, updates: int = 300) -> Path:
         target,
         {"model.safetensors": model_tensors(model)},
         {"config.json": config.model_dump_json(indent=1)},
-        [file],
+        {file.name: file},
     )
     return target
 

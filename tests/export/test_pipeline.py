@@ -174,11 +174,30 @@ def test_text_is_needed(tmp_path: Path, tiny_checkpoint: Path) -> None:
         export_bundle(tiny_checkpoint, tmp_path / "bundle", ExportOptions())
 
 
-def test_int8_needs_references(tmp_path: Path, tiny_checkpoint: Path, text: tuple[Path, Path]) -> None:
-    options = ExportOptions(dev_source=text[0], beam_widths=(1,))
-    with pytest.raises(GateError, match="--dev-target"):
-        export_bundle(tiny_checkpoint, tmp_path / "bundle", options)
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("allowed", [False, True])
+def test_without_references_int8_is_compared_with_fp32(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    text: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    allowed: bool,
+) -> None:
+    monkeypatch.setattr(export.pipeline, "MIN_AGREEMENT_BLEU", 100.5)
+    out = tmp_path / "bundle"
+    options = ExportOptions(dev_source=text[0], beam_widths=(1,), allow_quality_loss=allowed)
+    if not allowed:
+        with pytest.raises(GateError, match=r"against those of fp32, less than 100\.5; --allow-quality-loss"):
+            export_bundle(tiny_checkpoint, out, options)
+        assert not list(tmp_path.iterdir())
+        return
+    manifest = export_bundle(tiny_checkpoint, out, options)
+    assert manifest.quality is None
+    assert manifest.agreement is not None
+    assert manifest.agreement.loss_accepted_by_flag
+    assert manifest.agreement.sentences == 220
+    assert manifest.agreement.same_tokens > 110
+    card = (out / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "Against the translations of fp32" in card
 
 
 def test_too_few_sentences_prove_nothing(tmp_path: Path, tiny_checkpoint: Path) -> None:

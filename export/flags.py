@@ -1,0 +1,74 @@
+"""Options that `dragoman export` and `dragoman import` share; imports nothing heavy, for every `--help`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Precision = Annotated[Literal["fp32", "fp16", "int8"], typer.Option(help="fp16 is for CUDA.")]
+DevSource = Annotated[
+    Path | None, typer.Option(help="Text that the gates are run on, a sentence a line, plain or .gz.")
+]
+DevTarget = Annotated[
+    Path | None,
+    typer.Option(help="Its reference translation; without it, int8 and fp16 are compared with fp32."),
+]
+CalibrationText = Annotated[
+    Path | None,
+    typer.Option(
+        help="Source text for int8 activation ranges, as of the training corpus; else --dev-source."
+    ),
+]
+GoldenText = Annotated[
+    Path | None,
+    typer.Option(help="Source text to choose the manifest's golden sentences from; else --dev-source."),
+]
+CalibrationSentences = Annotated[int, typer.Option(min=1, help="How many of its lines to use.")]
+CalibrationMethod = Annotated[
+    Literal["minmax", "percentile", "mse"], typer.Option(help="How an activation range is chosen.")
+]
+WeightBits = Annotated[
+    int | None,
+    typer.Option(min=7, max=8, help="7 or 8; by default 7 unless that costs 0.1 BLEU against 8."),
+]
+BeamWidths = Annotated[str, typer.Option(help="One decoder graph each, separated by commas.")]
+BundleVersion = Annotated[str, typer.Option(help="Version that the manifest states.")]
+CardNotes = Annotated[
+    Path | None, typer.Option(help="Markdown to put into the model card: weak spots, test scores.")
+]
+AllowQualityLoss = Annotated[
+    bool, typer.Option("--allow-quality-loss", help="Write it even if a quality gate refuses it.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of the gates.")]
+
+TableSource = Annotated[
+    Path | None, typer.Option(help="Text to learn from which words become which, as the training corpus.")
+]
+TableTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
+Vmap = Annotated[
+    Path | None, typer.Option(help="CTranslate2's vocabulary map, instead of learning from a text.")
+]
+PerPiece = Annotated[int, typer.Option(min=1, help="Most probable words kept for a source piece.")]
+Frequent = Annotated[int, typer.Option(min=0, help="Most frequent words that are always candidates.")]
+
+ALL_WIDTHS = "1,2,3,4,5,6,8"
+
+
+def parse_widths(beam_widths: str) -> list[int]:
+    """Read beam widths separated by commas.
+
+    Raises:
+        typer.BadParameter: they are something else.
+    """
+    parts = [part.strip() for part in beam_widths.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= 32 for part in parts):
+        raise typer.BadParameter("numbers from 1 to 32, separated by commas", param_hint="--beam-widths")
+    return [int(part) for part in parts]
+
+
+def parse_codes(codes: str | None) -> list[str] | None:
+    """Read language codes separated by commas; None stays None."""
+    return None if codes is None else [code.strip() for code in codes.split(",") if code.strip()]

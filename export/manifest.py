@@ -1,0 +1,327 @@
+"""The schema of ``manifest.json``, format version 1. A leaf: pydantic and the standard library only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+REQUIRED_DOCUMENTS = ("MODEL_CARD.md", "NOTICE")
+
+Precision = Literal["fp32", "fp16", "int8"]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+TokenId = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Direction(_Part):
+    """One translation direction, as language codes; a multilingual model is told which by a prefix."""
+
+    source: str = Field(min_length=1, max_length=40)
+    target: str = Field(min_length=1, max_length=40)
+    source_prefix_ids: tuple[TokenId, ...] = Field(
+        default=(), description="the encoder reads them after special_tokens.source_prefix_ids"
+    )
+
+
+class SpecialTokens(_Part):
+    """Ids with a meaning.
+
+    The encoder reads ``source_prefix_ids + pieces + source_suffix_ids``; decoding starts at
+    ``decoder_start_id`` and ends at ``eos_id``.
+    """
+
+    pad_id: TokenId
+    unk_id: TokenId
+    bos_id: TokenId
+    eos_id: TokenId
+    decoder_start_id: TokenId
+    source_prefix_ids: tuple[TokenId, ...] = ()
+    source_suffix_ids: tuple[TokenId, ...] = ()
+    target_prefix_ids: tuple[TokenId, ...] = Field(default=(), description="every target begins with them")
+    suppressed_ids: tuple[TokenId, ...] = Field(default=(), description="never written")
+    forced_end: bool = Field(
+        default=False, description="a target that reaches its length limit gets the end token as its last one"
+    )
+
+
+class Limits(_Part):
+    """Longest sequences the graphs can take; the source counts its prefix and suffix."""
+
+    max_source_tokens: Count
+    max_target_tokens: Count
+
+
+class ArchitectureDetails(_Part):
+    """What else tells one Transformer from another; the fields of ``model.config.TransformerConfig``."""
+
+    norm: Literal["pre", "post"]
+    activation: Literal["relu", "gelu", "silu"]
+    positions: Literal["sinusoidal_interleaved", "sinusoidal_halves", "learned"]
+    position_offset: int = Field(ge=0)
+    scale_embeddings: bool
+    share_source_target_embeddings: bool
+    tie_output: bool
+    embedding_norm: bool
+    final_norm: bool
+    output_bias: bool
+    layer_norm_eps: float = Field(gt=0)
+
+
+class Architecture(_Part):
+    """What the server needs to lay out its buffers, and what people like to know."""
+
+    encoder_layers: Count
+    decoder_layers: Count
+    d_model: Count
+    encoder_heads: Count
+    decoder_heads: Count
+    head_dim: Count = Field(description="size of one decoder head")
+    encoder_ffn_dim: Count
+    decoder_ffn_dim: Count
+    source_vocab_size: Count
+    vocab_size: Count = Field(description="target vocabulary: the width of logits")
+    parameters: Count
+    details: ArchitectureDetails | None = Field(
+        default=None, description="not stated by bundles of before 0.2; the server needs none of it"
+    )
+
+
+class Graphs(_Part):
+    """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it."""
+
+    opset: Count
+    encoder: FileName
+    decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
+
+    @property
+    def beam_widths(self) -> tuple[int, ...]:
+        """Beam widths that the bundle can decode with, ascending."""
+        return tuple(sorted(int(width) for width in self.decoders))
+
+
+class TokenizerFiles(_Part):
+    """SentencePiece models; without ``target`` the source's serves both sides.
+
+    With ``vocabulary``, as in MarianMT, ids do not come from the SentencePiece models, which only cut text
+    into pieces, but from a JSON object of piece to id; ``target_vocabulary`` is that of the target side if it
+    has its own.
+    """
+
+    kind: Literal["sentencepiece", "marian"]
+    source: FileName
+    target: FileName | None = None
+    vocabulary: FileName | None = None
+    target_vocabulary: FileName | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.kind == "marian") != (self.vocabulary is not None):
+            raise ValueError("a vocabulary goes with kind marian, and only with it")
+        if self.target_vocabulary is not None and self.vocabulary is None:
+            raise ValueError("target_vocabulary goes with vocabulary")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all files there are."""
+        files = (self.source, self.target, self.vocabulary, self.target_vocabulary)
+        return tuple(name for name in files if name is not None)
+
+    def paths(self, directory: Path) -> tuple[Path, Path | None, Path | None, Path | None]:
+        """Paths of the files, as ``model.tokenizer.Tokenizer.load`` takes them."""
+
+        def path(name: str | None) -> Path | None:
+            return None if name is None else directory / name
+
+        return (
+            directory / self.source,
+            path(self.target),
+            path(self.vocabulary),
+            path(self.target_vocabulary),
+        )
+
+
+class FileEntry(_Part):
+    """Identity of one file."""
+
+    sha256: Sha256
+    size_bytes: int = Field(ge=0)
+
+
+class Parity(_Part):
+    """fp32 ONNX graphs against PyTorch on real sentences."""
+
+    largest_logit_difference: float = Field(ge=0)
+    sentences: int = Field(ge=0)
+    same_tokens: int = Field(ge=0, description="sentences whose greedy tokens agree")
+
+
+class Score(_Part):
+    """Corpus scores of one precision, greedy decoding."""
+
+    bleu: float
+    chrf: float
+
+
+class Quality(_Part):
+    """Scores on the dev set, the gate of every precision but fp32."""
+
+    set: str
+    sentences: int = Field(ge=0)
+    signature_bleu: str
+    signature_chrf: str
+    scores: dict[Precision, Score]
+    bleu_loss: float = Field(description="fp32 minus the bundle's own precision")
+    loss_accepted_by_flag: bool = False
+
+
+class Agreement(_Part):
+    """The bundle's precision against fp32, the gate where no reference translations were given."""
+
+    set: str
+    sentences: int = Field(ge=0)
+    same_tokens: int = Field(ge=0, description="sentences whose greedy tokens agree")
+    bleu: float = Field(description="of the translations, with those of fp32 as references")
+    loss_accepted_by_flag: bool = False
+
+
+class Generation(_Part):
+    """How the model's makers meant it to be decoded: options of requests that do not choose.
+
+    None leaves the choice to the server.
+    """
+
+    beam_size: Count | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = Field(
+        default=None, description="a value asks for the stopping rule of Hugging Face transformers"
+    )
+    max_decoding_length: Count | None = None
+
+
+class Shortlist(_Part):
+    """Candidate words of every sentence: what decoding over them needs, and what it costs.
+
+    ``decoders`` have a graph for each beam width that ``graphs.decoders`` has one for.
+    """
+
+    table: FileName
+    columns: FileName
+    decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
+    origin: str = Field(description="text that the table was learnt from, or the vocabulary map")
+    per_piece: Count | None = Field(description="most candidates of a source piece; None for a map")
+    frequent: int | None = Field(description="most frequent target pieces, always candidates; None for a map")
+    mean_candidates: float = Field(gt=0, description="of a sentence of the set")
+    set: str
+    sentences: int = Field(ge=0)
+    bleu_all: float = Field(description="greedy, over the whole vocabulary")
+    bleu: float
+    bleu_loss: float
+    loss_accepted_by_flag: bool = False
+
+
+class Calibration(_Part):
+    """Where int8 activation ranges come from."""
+
+    method: str
+    weight_bits: int = Field(ge=2, le=8)
+    sentences: int = Field(ge=1)
+    sample: str
+    sample_sha256: Sha256
+
+
+class Golden(_Part):
+    """A sentence that the server translates at load and compares; greedy, without the end token.
+
+    It is translated in the first direction.
+    """
+
+    source: str
+    target: str
+    source_ids: tuple[TokenId, ...]
+    target_ids: tuple[TokenId, ...]
+
+
+class Manifest(_Part):
+    """``manifest.json``: the only thing that decides what the server does with a bundle."""
+
+    format_version: Literal[1]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    version: str = Field(min_length=1, max_length=100)
+    created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
+    directions: tuple[Direction, ...] = Field(min_length=1)
+    special_tokens: SpecialTokens
+    limits: Limits
+    precision: Precision
+    batch_invariant: bool
+    architecture: Architecture
+    graphs: Graphs
+    tokenizer: TokenizerFiles
+    files: dict[FileName, FileEntry]
+    parity: Parity | None = None
+    quality: Quality | None = None
+    agreement: Agreement | None = None
+    generation: Generation = Generation()
+    calibration: Calibration | None = None
+    shortlist: Shortlist | None = None
+    golden: tuple[Golden, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        size = self.architecture
+        if "1" not in self.graphs.decoders:
+            raise ValueError("graphs.decoders has no graph for beam width 1")
+        if size.decoder_heads * size.head_dim != size.d_model:
+            raise ValueError("architecture: decoder_heads x head_dim is not d_model")
+        if self.shortlist is not None and self.shortlist.decoders.keys() != self.graphs.decoders.keys():
+            raise ValueError("shortlist.decoders and graphs.decoders have different beam widths")
+        table = () if self.shortlist is None else (self.shortlist.table,)
+        for file in (*self.graph_files, *table, *self.tokenizer_files, *REQUIRED_DOCUMENTS):
+            if file not in self.files:
+                raise ValueError(f"files does not list {file}")
+        if MANIFEST_NAME in self.files:
+            raise ValueError("files lists the manifest itself")
+        tokens = self.special_tokens
+        source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
+        for direction in self.directions:
+            source += direction.source_prefix_ids
+        target = [tokens.pad_id, tokens.unk_id, tokens.bos_id, tokens.eos_id, tokens.decoder_start_id]
+        target += [*tokens.target_prefix_ids, *tokens.suppressed_ids]
+        for golden in self.golden:
+            source += golden.source_ids
+            target += golden.target_ids
+        if max(source, default=0) >= size.source_vocab_size or max(target) >= size.vocab_size:
+            raise ValueError("a token id lies outside the vocabulary")
+        return self
+
+    @property
+    def graph_files(self) -> tuple[str, ...]:
+        """Names of all ONNX files."""
+        graphs = (self.graphs.encoder, *self.graphs.decoders.values())
+        shortlist = self.shortlist
+        return graphs if shortlist is None else (*graphs, shortlist.columns, *shortlist.decoders.values())
+
+    @property
+    def tokenizer_files(self) -> tuple[str, ...]:
+        """Names of the tokenizer's files."""
+        return self.tokenizer.names
+
+    def source_prefix(self, source: str, target: str) -> tuple[int, ...]:
+        """Ids that go before a source text to translate it in a direction.
+
+        Raises:
+            KeyError: the bundle has no such direction.
+        """
+        for direction in self.directions:
+            if (direction.source, direction.target) == (source, target):
+                return (*self.special_tokens.source_prefix_ids, *direction.source_prefix_ids)
+        raise KeyError((source, target))

@@ -1,0 +1,82 @@
+"""Options of `dragoman serve` and `dragoman translate`; imports nothing heavy, for every `--help`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+BeamSize = Annotated[
+    int | None, typer.Option(help="Hypotheses kept at each step.", show_default="the bundle's, or 1")
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(help="Exponent of the length in a score.", show_default="the bundle's, or 1"),
+]
+MaxDecodingLength = Annotated[
+    int | None,
+    typer.Option(help="Target tokens after which a sentence ends.", show_default="by its length"),
+]
+MinDecodingLength = Annotated[
+    int | None, typer.Option(help="Target tokens before which none ends.", show_default="0")
+]
+EarlyStopping = Annotated[
+    Literal["false", "true", "never"] | None,
+    typer.Option(
+        help="Beam search as transformers does it with this value.",
+        show_default="the bundle's, or CTranslate2's rules",
+    ),
+]
+RepetitionPenalty = Annotated[
+    float | None, typer.Option(help="Factor against tokens that are there already.", show_default="1")
+]
+NoRepeatNgramSize = Annotated[
+    int | None, typer.Option(help="Sequences of so many tokens occur only once.", show_default="0: any")
+]
+SamplingTopk = Annotated[
+    int | None,
+    typer.Option(help="Draw each token from so many best ones, 0: all.", show_default="1: take the best"),
+]
+SamplingTopp = Annotated[
+    float | None,
+    typer.Option(help="Of these, the fewest that have this probability together.", show_default="1"),
+]
+SamplingTemperature = Annotated[
+    float | None, typer.Option(help="Divides scores before drawing.", show_default="1")
+]
+Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_default="a new one")]
+
+Workers = Annotated[
+    int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
+]
+MaxRows = Annotated[
+    int | None, typer.Option(help="Sentences (beams) that a worker decodes at once.", show_default="32")
+]
+MaxKvCacheMib = Annotated[
+    int | None, typer.Option(help="Memory for keys and values, in MiB.", show_default="2048")
+]
+DefaultBeamSize = Annotated[
+    int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
+]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="info")]
+Progress = Annotated[
+    bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")
+]
+Shortlist = Annotated[
+    bool | None,
+    typer.Option(
+        "--shortlist/--no-shortlist",
+        help="Decode every sentence over its own candidate words.",
+        show_default="if the bundle has such",
+    ),
+]
+
+_EARLY_STOPPING: dict[str | None, bool | Literal["never"] | None] = {
+    None: None,
+    "false": False,
+    "true": True,
+    "never": "never",
+}
+
+
+def early_stopping_value(given: Literal["false", "true", "never"] | None) -> bool | Literal["never"] | None:
+    """Give the value that the word on the command line stands for."""
+    return _EARLY_STOPPING[given]

@@ -1,0 +1,96 @@
+"""int8 caches against the same graphs with fp32 caches, on a small model of random weights."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from export.calibration import CalibratedRanges, calibrate, packed_projections
+from export.onnx_export import export_decoder, export_encoder
+from export.quantize import quantize_graph
+from export.quantized_caches import quantize_caches
+from export.runner import GraphRunner
+from model.config import TransformerConfig
+from model.transformer import Transformer
+
+IDS = {"start_id": 2, "eos_id": 3, "pad_id": 0}
+SOURCES = [[5, 9, 17, 8, 3], [7, 3], [20, 21, 22, 23, 24, 25, 26, 27, 3], [4, 4, 4, 3]]
+HEADROOM = 2
+SAMPLE = [[*np.random.default_rng(i).integers(4, 40, 2 + i % 9).tolist(), 3] for i in range(120)]
+
+
+@pytest.fixture(scope="module")
+def graphs() -> tuple[onnx.ModelProto, dict[int, onnx.ModelProto], CalibratedRanges]:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        source_vocab_size=40, target_vocab_size=40, d_model=32, encoder_layers=1, decoder_layers=2
+    )
+    model = Transformer(config).eval()
+    encoder, decoders = export_encoder(model), {width: export_decoder(model, width) for width in (1, 2)}
+    return encoder, decoders, calibrate(encoder, decoders[1], SAMPLE, "minmax", **IDS)
+
+
+def with_int8_caches(model: onnx.ModelProto, ranges: CalibratedRanges) -> bytes:
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    # The sample shows the tokens that a random model chooses, a handful; the tests feed others.
+    quantize_caches(changed.graph, {name: largest * HEADROOM for name, largest in ranges.caches.items()})
+    onnx.checker.check_model(changed)
+    return changed.SerializeToString()
+
+
+def test_every_channel_of_every_cache_is_calibrated(graphs) -> None:
+    _, decoders, ranges = graphs
+    names = {f"{kind}_{part}_{i}" for kind in ("self", "cross") for part in ("key", "value") for i in (0, 1)}
+    assert ranges.caches.keys() == names
+    assert all(largest.shape == (32,) and (largest > 0).all() for largest in ranges.caches.values())
+    assert sorted(packed_projections(decoders[1].graph).values()) == [0, 1]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_scores_stay_close_and_inputs_keep_their_names(graphs, width: int) -> None:
+    encoder, decoders, ranges = graphs
+    full = GraphRunner(
+        encoder.SerializeToString(), decoders[width].SerializeToString(), beam_width=width, **IDS
+    )
+    small = GraphRunner(
+        with_int8_caches(encoder, ranges), with_int8_caches(decoders[width], ranges), beam_width=width, **IDS
+    )
+    targets = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]] * width
+    pairs = zip(full.forced(SOURCES, targets), small.forced(SOURCES, targets), strict=True)
+    differences = [np.abs(exact - near).max() / np.abs(exact).max() for exact, near in pairs]
+    assert 0 < max(differences) < 0.05
+
+
+def test_a_sentence_has_the_same_bits_alone_and_among_others(graphs) -> None:
+    encoder, decoders, ranges = graphs
+    small = GraphRunner(with_int8_caches(encoder, ranges), with_int8_caches(decoders[1], ranges), **IDS)
+    targets = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]]
+    together = small.forced(SOURCES, targets)
+    for source, target, scores in zip(SOURCES, targets, together, strict=True):
+        assert (small.forced([source], [target])[0] == scores).all()
+
+
+def test_the_encoder_gives_what_the_decoder_appends_again(graphs) -> None:
+    encoder, decoders, ranges = graphs
+    small = GraphRunner(with_int8_caches(encoder, ranges), with_int8_caches(decoders[1], ranges), **IDS)
+    outputs = small.encode(SOURCES)
+    for name, largest in ranges.caches.items():
+        if name.startswith("cross"):
+            scale = (largest * HEADROOM * 1.2 / 127).reshape(4, 8)
+            kind, part, layer = name.split("_")
+            for row, source in enumerate(SOURCES):
+                cached = outputs[name][row, :, len(source) - 1] * scale
+                last = outputs[f"{kind}_last_{part}_{layer}"][row, 0].reshape(4, 8)
+                assert np.abs(cached - last).max() <= scale.max() * 0.51
+
+
+def test_products_and_caches_together(graphs) -> None:
+    _, decoders, ranges = graphs
+    whole = quantize_graph(decoders[1], ranges.decoder, 7, ranges.caches)
+    onnx.checker.check_model(whole)
+    inputs = {value.name: value.type.tensor_type.elem_type for value in whole.graph.input}
+    assert inputs["self_key_0"] == inputs["cross_value_1"] == onnx.TensorProto.INT8
+    assert inputs["cross_last_key_0"] == onnx.TensorProto.FLOAT
+    again = quantize_graph(decoders[1], ranges.decoder, 7, ranges.caches)
+    assert again.SerializeToString() == whole.SerializeToString()
