@@ -3,18 +3,20 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from server.api.page import page_routes
 from server.api.status import status_routes
-from server.api.translate import translate_routes
+from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
 from server.errors import DragomanError
 from server.metrics import Metrics
 from server.service.admission import request_limits
@@ -33,7 +35,7 @@ _DESCRIPTION = (
 
 def create_app(
     settings: Settings, engine: ServedModel | None = None, metrics: Metrics | None = None
-) -> FastAPI:
+) -> "Application":
     """Build the application.
 
     Args:
@@ -48,14 +50,17 @@ def create_app(
     lifecycle = Lifecycle(metrics)
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Application) -> AsyncIterator[None]:
         model = engine
         if model is None:
             model = await asyncio.to_thread(load_model, settings, metrics)
         translator = Translator(
             model, request_limits(settings, model.manifest), Detector(), settings.text_threads
         )
-        app.include_router(translate_routes(translator, lifecycle, settings.request_timeout_s))
+        endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s)
+        bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
+        app.shortcuts["POST", TRANSLATE_PATH] = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        app.include_router(translate_routes(endpoint, translator, lifecycle))
         app.include_router(status_routes(translator, lifecycle, metrics))
         await translator.warm_up()
         manifest = model.manifest
@@ -79,7 +84,7 @@ def create_app(
             await asyncio.to_thread(model.engine.close, _CLOSE_TIMEOUT_S)
             translator.close()
 
-    app = FastAPI(
+    app = Application(
         title="dragoman",
         description=_DESCRIPTION,
         version="1",
@@ -96,6 +101,31 @@ def create_app(
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(RequestMiddleware, metrics=metrics)
     return app
+
+
+class Application(FastAPI):
+    """FastAPI with short ways past its layers. Used from one event loop.
+
+    Attributes:
+        shortcuts: by method and path, an ASGI application that answers as the route of the same path would,
+            middleware included.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Start without shortcuts.
+
+        Args:
+            **options: FastAPI's.
+        """
+        self.shortcuts: dict[tuple[str, str], ASGIApp] = {}
+        super().__init__(**options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        shortcut = None
+        if scope["type"] == "http" and not scope.get("root_path"):  # with a prefix, the router knows how
+            shortcut = self.shortcuts.get((scope["method"], scope["path"]))
+        await (shortcut or super().__call__)(scope, receive, send)
 
 
 async def _probe_event_loop(metrics: Metrics) -> None:

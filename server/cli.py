@@ -16,9 +16,10 @@ from pydantic import ValidationError
 from tqdm import tqdm
 
 from export.bundle import BundleError
+from server.allocator import return_large_blocks
 from server.api.http_server import listen, make_server
 from server.app import create_app
-from server.errors import DragomanError
+from server.errors import DragomanError, SettingError
 from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
@@ -48,11 +49,14 @@ def serve(flags: Mapping[str, Any]) -> int:
     if settings is None:
         return EXIT_USAGE
     configure_logging(settings.log_level)
+    return_large_blocks()
     metrics = Metrics(CollectorRegistry(), settings.commit)
     try:
         model = load_model(settings, metrics)
     except BundleError as error:
         return _refuse(settings.bundle, error)
+    except SettingError as error:
+        return _fail(EXIT_USAGE, str(error))
     try:
         listener = listen(settings.host, settings.port)
     except OSError as error:
@@ -70,7 +74,15 @@ def serve(flags: Mapping[str, Any]) -> int:
     return 0
 
 
-def translate(flags: Mapping[str, Any], wishes: DecodingWishes, *, split: bool, progress: bool | None) -> int:
+def translate(
+    flags: Mapping[str, Any],
+    wishes: DecodingWishes,
+    *,
+    split: bool,
+    progress: bool | None,
+    source: str | None = None,
+    target: str | None = None,
+) -> int:
     """Translate standard input to standard output, line by line.
 
     Args:
@@ -78,6 +90,8 @@ def translate(flags: Mapping[str, Any], wishes: DecodingWishes, *, split: bool, 
         wishes: decoding options.
         split: whether lines are split into sentences.
         progress: whether to draw a progress bar; None if standard error is a terminal.
+        source: language of the lines; None takes the bundle's first direction that fits.
+        target: language of the translations, likewise.
 
     Returns:
         The exit code.
@@ -89,12 +103,14 @@ def translate(flags: Mapping[str, Any], wishes: DecodingWishes, *, split: bool, 
         model = load_model(settings, Metrics(CollectorRegistry()))
     except BundleError as error:
         return _refuse(settings.bundle, error)
+    except SettingError as error:
+        return _fail(EXIT_USAGE, str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     limits = request_limits(settings, model.manifest)
     try:
         check_options(wishes, limits)
-        _stream(LineTranslator(model, limits, wishes, split=split), progress)
+        _stream(LineTranslator(model, limits, wishes, split=split, source=source, target=target), progress)
     except (LineError, DragomanError) as error:
         return _fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
     except BrokenPipeError:

@@ -22,9 +22,11 @@ the text to translate.
       |- UnavailableError           unavailable
       |    |- NotReadyError         not_ready
       |    |- DrainingError         draining
+      |    |- OutOfMemoryError      out_of_memory           the machine had no memory for this sentence
       |    '- EngineDeadError       engine_dead
       |- DeadlineExceededError      deadline_exceeded
       |- AbortedError               aborted                 the client went away
+      |- SettingError               internal                a setting that cannot work with this bundle
       '- InferenceError             internal                ONNX Runtime failed on this sentence
 """
 
@@ -147,6 +149,12 @@ class DrainingError(UnavailableError):
     reason = "draining"
 
 
+class OutOfMemoryError(UnavailableError):
+    """The machine had no memory for this sentence or its neighbours; later it may have."""
+
+    reason = "out_of_memory"
+
+
 class EngineDeadError(UnavailableError):
     """A worker thread crashed; only a restart brings the engine back."""
 
@@ -169,3 +177,7 @@ class InferenceError(DragomanError):
     """The runtime failed; the rows of this run are lost, the session stays usable."""
 
     reason = "internal"
+
+
+class SettingError(DragomanError):
+    """A setting cannot work with this bundle; the server does not start. The message says which and why."""

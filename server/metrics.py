@@ -35,7 +35,7 @@ TIMED_ROUTES = ("/translate", "/detect", "/livez", "/readyz", "/metrics")
 TRANSLATE_CODES = ("200", "400", "413", "415", "429", "499", "500", "503", "504")
 STAGES = ("parse", "tokenize", "encode", "decode", "detokenize")
 FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
-ENGINE_ERRORS = ("run_failed", "terminated", "poison", "worker_lost")
+ENGINE_ERRORS = ("run_failed", "terminated", "poison", "out_of_memory", "worker_lost")
 PHASES = ("receiving", "queued", "running")
 REJECTED = {
     "invalid_request": "invalid",
@@ -145,22 +145,25 @@ class Metrics:
         self._create_labels()
 
     def _create_labels(self) -> None:
+        """Create every known label, and keep the children that events are counted on: `labels` is slow."""
+        self._answers: dict[tuple[str, str, int], Counter] = {}
+        self._durations: dict[tuple[str, str], Histogram] = {}
         for code in TRANSLATE_CODES:
-            self._requests.labels("/translate", "POST", code)
-        self._request_duration.labels("/translate", "POST")
-        for family, values in (
-            (self._rejected, sorted(set(REJECTED.values()))),
-            (self._disconnects, PHASES),
-            (self._batch_sentences, ("encode", "decode")),
-            (self._batch_tokens, ("real", "padding")),
-            (self._slots, ("busy", "free")),
-            (self._slot_steps, ("busy", "idle")),
-            (self._stage_duration, STAGES),
-            (self._finished, FINISH_REASONS),
-            (self._engine_errors, ENGINE_ERRORS),
-        ):
-            for value in values:
-                family.labels(value)
+            self._answers["/translate", "POST", int(code)] = self._requests.labels("/translate", "POST", code)
+        self._durations["/translate", "POST"] = self._request_duration.labels("/translate", "POST")
+        for reason in sorted(set(REJECTED.values())):
+            self._rejected.labels(reason)
+        for phase in PHASES:
+            self._disconnects.labels(phase)
+        for kind in ENGINE_ERRORS:
+            self._engine_errors.labels(kind)
+        self._stages = {stage: self._stage_duration.labels(stage) for stage in STAGES}
+        self._ends = {reason: self._finished.labels(reason) for reason in FINISH_REASONS}
+        self._encode_sentences = self._batch_sentences.labels("encode")
+        self._decode_rows = self._batch_sentences.labels("decode")
+        self._real_tokens, self._padding_tokens = map(self._batch_tokens.labels, ("real", "padding"))
+        self._busy_slots, self._free_slots = map(self._slots.labels, ("busy", "free"))
+        self._busy_steps, self._idle_steps = map(self._slot_steps.labels, ("busy", "idle"))
 
     # HTTP
 
@@ -174,10 +177,16 @@ class Metrics:
             duration_s: seconds since its headers were parsed.
             body_bytes: size of the body that was read.
         """
-        method = method if method in METHODS else OTHER_METHOD
-        self._requests.labels(route or UNMATCHED_ROUTE, method, str(code)).inc()
+        method, route = method if method in METHODS else OTHER_METHOD, route or UNMATCHED_ROUTE
+        answers = self._answers.get((route, method, code))
+        if answers is None:
+            answers = self._answers[route, method, code] = self._requests.labels(route, method, str(code))
+        answers.inc()
         if route in TIMED_ROUTES and code != 405:
-            self._request_duration.labels(route, method).observe(duration_s)
+            duration = self._durations.get((route, method))
+            if duration is None:
+                duration = self._durations[route, method] = self._request_duration.labels(route, method)
+            duration.observe(duration_s)
         if body_bytes:
             self._request_size.observe(body_bytes)
 
@@ -192,26 +201,26 @@ class Metrics:
 
     def stage(self, stage: str, duration_s: float) -> None:
         """Observe how long one of `STAGES` took for a request."""
-        self._stage_duration.labels(stage).observe(duration_s)
+        self._stages[stage].observe(duration_s)
 
     # The engine's observer
 
     def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
         """Observe an encoder run."""
-        self._batch_sentences.labels("encode").observe(sentences)
-        self._batch_tokens.labels("real").inc(real_tokens)
-        self._batch_tokens.labels("padding").inc(padding_tokens)
+        self._encode_sentences.observe(sentences)
+        self._real_tokens.inc(real_tokens)
+        self._padding_tokens.inc(padding_tokens)
 
     def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
         """Observe a decoder step."""
-        self._batch_sentences.labels("decode").observe(busy_rows)
-        self._slot_steps.labels("busy").inc(busy_rows)
-        self._slot_steps.labels("idle").inc(idle_rows)
+        self._decode_rows.observe(busy_rows)
+        self._busy_steps.inc(busy_rows)
+        self._idle_steps.inc(idle_rows)
         self._step_duration.observe(duration_s)
 
     def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
         """Observe a sentence that left the engine, however it ended."""
-        self._finished.labels(reason).inc()
+        self._ends[reason].inc()
         if reason in ("eos", "length"):
             self._queue_wait.observe(queue_s)
             self._source_tokens.observe(source_tokens)
@@ -234,8 +243,8 @@ class Metrics:
         self._queue_sentences.set(stats.queue_sentences)
         self._queue_tokens.set(stats.queue_tokens)
         self._queue_oldest.set(stats.queue_oldest_age_s)
-        self._slots.labels("busy").set(stats.rows_busy)
-        self._slots.labels("free").set(stats.rows_total - stats.rows_busy)
+        self._busy_slots.set(stats.rows_busy)
+        self._free_slots.set(stats.rows_total - stats.rows_busy)
         self._kv_cache.set(stats.kv_cache_bytes)
 
     def model_loaded(

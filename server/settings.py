@@ -46,7 +46,10 @@ class Settings(BaseSettings):
         host: address to listen on.
         port: TCP port to listen on; 0 takes a free one and logs it.
         workers: engine threads, each with its own batch; 0 is one for each usable core.
-        max_rows: decoder rows of one worker. More rows give more throughput under load and longer steps.
+        max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
+            give more throughput under load and longer steps.
+        shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
+        max_kv_cache_mib: what the keys and values of all sentences in decoding may take; others wait for it.
         max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
             step back.
         max_queue_sentences: sentences that may wait before requests are refused with 429.
@@ -64,7 +67,7 @@ class Settings(BaseSettings):
         body_timeout_s: how long a client may take to send a request's body, or not read an answer.
         keep_alive_s: how long an idle connection stays open; more than the load balancer's upstream idle
             time.
-        default_beam_size: `beam_size` of requests that do not choose.
+        default_beam_size: `beam_size` of requests that do not choose; None is what the bundle states, or 1.
         max_beam_size: largest `beam_size` a request may ask for.
         text_threads: threads that split, tokenise and detokenise long texts.
         log_level: least severe level that is logged.
@@ -78,6 +81,8 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
     max_rows: Positive = 32
+    shortlist: bool = True
+    max_kv_cache_mib: Positive = 2048
     max_batch_tokens: Positive = 1024
     max_queue_sentences: Positive = 2048
     max_queue_tokens: Positive = 65536
@@ -92,7 +97,7 @@ class Settings(BaseSettings):
     header_timeout_s: Seconds = 10.0
     body_timeout_s: Seconds = 30.0
     keep_alive_s: Positive = 75
-    default_beam_size: Positive = 1
+    default_beam_size: Positive | None = None
     max_beam_size: Positive = 8
     text_threads: Positive = 2
     log_level: Literal["debug", "info", "warning", "error"] = "info"

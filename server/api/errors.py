@@ -35,6 +35,7 @@ STATUS = {
     "unavailable": 503,
     "not_ready": 503,
     "draining": 503,
+    "out_of_memory": 503,
     "engine_dead": 503,
     "aborted": 503,
     "deadline_exceeded": 504,

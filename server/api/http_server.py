@@ -17,6 +17,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from server.api.corked import CorkedTransport
+from server.api.disconnect import EXTENSION as DISCONNECT_EXTENSION
 from server.api.errors import error_body
 from server.api.lifecycle import Lifecycle
 from server.settings import Settings
@@ -52,14 +54,33 @@ def bounded_protocol(
         _waiting_for: str | None = None
         _timer: asyncio.TimerHandle | None = None
         _write_timer: asyncio.TimerHandle | None = None
+        _on_disconnect: Callable[[], None] | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
             self._wait_for("headers")
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait_for(None)
             super().connection_lost(exc)  # calls resume_writing
+            self._tell_disconnect()
+
+        def handle_events(self) -> None:
+            """Read what has come; requests that begin are tasks, which start in the next turn."""
+            before = self.cycle
+            super().handle_events()
+            if self.cycle is not before:
+                extensions: dict[str, Any] = {DISCONNECT_EXTENSION: self._call_on_disconnect}
+                self.scope["extensions"] = extensions
+
+        def _call_on_disconnect(self, callback: Callable[[], None] | None) -> None:
+            self._on_disconnect = callback
+            if callback is not None and self.cycle.disconnected:  # it was lost before anyone asked
+                self.loop.call_soon(self._tell_disconnect)
+
+        def _tell_disconnect(self) -> None:
+            if self._on_disconnect is not None:
+                self._on_disconnect()
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -5,8 +5,8 @@ Starlette's `BaseHTTPMiddleware` is not used: with it `http.disconnect` never ar
 
 import asyncio
 import logging
+import random
 import re
-import secrets
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,13 +19,14 @@ from server.api.errors import (
     response_for,
 )
 from server.api.record import RequestRecord, attach, record_of
-from server.errors import BodyTooLargeError, MalformedBodyError
+from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
 from server.metrics import Metrics
 
 access_log = logging.getLogger("dragoman.access")
 error_log = logging.getLogger("dragoman.error")
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_FRAMINGS = (b"content-length", b"transfer-encoding")
 _MAX_HEADERS = 100
 _MAX_HEADER_BYTES = 16384
 
@@ -33,52 +34,57 @@ _MAX_HEADER_BYTES = 16384
 class RequestMiddleware:
     """Gives every request an id, a log line and its metrics; answers what nobody else caught."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, route: str | None = None) -> None:
         """Wrap an application.
 
         Args:
             app: what is called.
             metrics: where requests are counted.
+            route: template of the only route that `app` serves; None if a router in it finds one.
         """
         self._app = app
         self._metrics = metrics
+        self._route = route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(_request_id(scope))
+        request_id, fault = _read_headers(scope)
+        record = RequestRecord(request_id)
         attach(scope, record)
 
         async def send_noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
-                headers = [*message.get("headers", ()), (b"x-request-id", record.request_id.encode())]
+                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 message = {**message, "headers": headers}
             await send(message)
 
-        with self._metrics.requests_in_flight.track_inprogress():
-            try:
-                _check_headers(scope)
-                await self._app(scope, receive, send_noted)
-            except ClientDisconnectedError as error:
-                record.error = error
-            except asyncio.CancelledError as error:  # the server gave up waiting for us while shutting down
-                record.error = error
-                raise
-            except Exception as error:
-                record.error = error
-                if record.status:
-                    raise  # half an answer is out; the server can only close the connection
-                await response_for(error, record.request_id)(scope, receive, send_noted)
-            finally:
-                self._finish(scope, record)
+        self._metrics.requests_in_flight.inc()
+        try:
+            if fault is not None:
+                raise fault
+            await self._app(scope, receive, send_noted)
+        except ClientDisconnectedError as error:
+            record.error = error
+        except asyncio.CancelledError as error:  # the server gave up waiting for us while shutting down
+            record.error = error
+            raise
+        except Exception as error:
+            record.error = error
+            if record.status:
+                raise  # half an answer is out; the server can only close the connection
+            await response_for(error, request_id)(scope, receive, send_noted)
+        finally:
+            self._metrics.requests_in_flight.dec()
+            self._finish(scope, record)
 
     def _finish(self, scope: Scope, record: RequestRecord) -> None:
         duration_s = time.monotonic() - record.started_s
         status = record.status or 499
-        route = getattr(scope.get("route"), "path", None)
+        route = self._route or getattr(scope.get("route"), "path", None)
         if route is None and "endpoint" in scope:
             route = scope["path"]  # FastAPI's own /docs and /openapi.json, which have no parameters
         reason = None
@@ -135,24 +141,26 @@ class BodyLimitMiddleware:
         return BodyTooLargeError(f"the body is larger than {self._max_body_bytes} bytes")
 
 
-def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return str(value, "ascii")
-    return secrets.token_hex(8)
-
-
-def _check_headers(scope: Scope) -> None:
+def _read_headers(scope: Scope) -> tuple[str, DragomanError | None]:
+    """Find the request's id, or make one, and check size and number of the headers."""
     headers = scope["headers"]
+    request_id = None
     # The parser's own limit holds for headers that arrive in parts, not for those that come in one read.
     size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
-    size += sum(len(name) + len(value) for name, value in headers)
-    names = [name for name, _ in headers]
-    if b"content-length" in names and b"transfer-encoding" in names:
+    framings = set()
+    for name, value in headers:
+        size += len(name) + len(value)
+        if name in _FRAMINGS:
+            framings.add(name)
+        elif name == b"x-request-id" and request_id is None and _REQUEST_ID.fullmatch(value):
+            request_id = str(value, "ascii")
+    fault: DragomanError | None = None
+    if len(framings) > 1:
         # Two ways to find the body's end, and a proxy before us may choose the other one: request smuggling.
-        raise AmbiguousFramingError("Content-Length and Transfer-Encoding exclude each other")
-    if len(headers) > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
-        raise HeadersTooLargeError(f"more than {_MAX_HEADERS} headers or {_MAX_HEADER_BYTES} bytes of them")
+        fault = AmbiguousFramingError("Content-Length and Transfer-Encoding exclude each other")
+    elif len(headers) > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
+        fault = HeadersTooLargeError(f"more than {_MAX_HEADERS} headers or {_MAX_HEADER_BYTES} bytes of them")
+    return request_id or f"{random.getrandbits(64):016x}", fault
 
 
 def _number(value: bytes) -> int:

@@ -50,7 +50,9 @@ def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
     Returns:
         Its record; a fresh one if the middleware is not there (a sub-application under test).
     """
-    record = scope.setdefault(_KEY, RequestRecord("unknown"))
+    record = scope.get(_KEY)
+    if record is None:
+        record = scope[_KEY] = RequestRecord("unknown")
     assert isinstance(record, RequestRecord)
     return record
 

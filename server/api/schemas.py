@@ -10,17 +10,21 @@ from server.service.request import DecodingWishes, TextTranslation, Translation
 
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 _BAD_Q = "q must be a string or an array of strings"
-_OPTIONS = frozenset(
-    {
-        "alternatives",
-        "beam_size",
-        "length_penalty",
-        "num_hypotheses",
-        "max_decoding_length",
-        "min_decoding_length",
-        "scores",
-    }
+_PASSED_ON = (
+    "beam_size",
+    "length_penalty",
+    "max_decoding_length",
+    "min_decoding_length",
+    "patience",
+    "early_stopping",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "sampling_topk",
+    "sampling_topp",
+    "sampling_temperature",
+    "seed",
 )
+_OPTIONS = frozenset({*_PASSED_ON, "alternatives", "num_hypotheses", "scores", "target_prefix"})
 
 
 class TranslateFields(BaseModel):
@@ -46,6 +50,34 @@ class TranslateFields(BaseModel):
     )
     min_decoding_length: Natural | None = Field(None, description="Target tokens before which none ends.")
     scores: bool = Field(False, description="Whether to answer the score of each translation.")
+    patience: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        None, description="Beam search goes on until `beam_size` times this many hypotheses have ended."
+    )
+    early_stopping: bool | Literal["never"] | None = Field(
+        None, description="Search as transformers' `generate` does with this value, not as CTranslate2 does."
+    )
+    repetition_penalty: Annotated[float, Field(ge=0.1, le=10)] | None = Field(
+        None, description="Factor against tokens that the translation already has; 1 is none."
+    )
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        None, description="Sequences of so many tokens occur only once; 0 allows all."
+    )
+    target_prefix: str | list[str] | None = Field(
+        None,
+        description="What the translation begins with; for an array of texts also an array.",
+    )
+    sampling_topk: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        None, description="Draw each token from so many best ones; 1 takes the best, 0 draws from all."
+    )
+    sampling_topp: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="Of these, draw from the fewest that have this probability together."
+    )
+    sampling_temperature: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        None, description="Divides scores before drawing; 0 takes the best."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = Field(
+        None, description="The same seed draws the same translation of a sentence."
+    )
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -56,8 +88,7 @@ class TranslateFields(BaseModel):
         """Collect the decoding options.
 
         Raises:
-            InvalidOptionError: `num_hypotheses` and `alternatives` contradict each other, or one is out of
-                range.
+            InvalidOptionError: options contradict each other, or one is out of range.
         """
         for name in ("num_hypotheses", "beam_size", "max_decoding_length"):
             if getattr(self, name) == 0:
@@ -68,13 +99,22 @@ class TranslateFields(BaseModel):
                 raise InvalidOptionError("num_hypotheses is not alternatives + 1; give only one of them")
             hypotheses = self.num_hypotheses
         return DecodingWishes(
-            beam_size=self.beam_size,
-            length_penalty=self.length_penalty,
             num_hypotheses=hypotheses,
-            max_decoding_length=self.max_decoding_length,
-            min_decoding_length=self.min_decoding_length,
             return_scores=self.scores,
+            target_prefixes=self._target_prefixes(),
+            **{name: getattr(self, name) for name in _PASSED_ON},
         )
+
+    def _target_prefixes(self) -> tuple[str, ...]:
+        if not self.target_prefix:
+            return ()
+        if isinstance(self.target_prefix, str):
+            return (self.target_prefix,) * len(self.texts)
+        if isinstance(self.q, str) or len(self.target_prefix) != len(self.q):
+            raise InvalidOptionError(
+                "target_prefix must be a string, or an array with one for each text of q"
+            )
+        return tuple(self.target_prefix)
 
 
 class DetectFields(BaseModel):

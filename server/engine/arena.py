@@ -15,11 +15,21 @@ from numpy.typing import NDArray
 
 from server.runtime.session import Array, ModelSpec, StepBuffers, cache_names
 
+from .bound_columns import BoundColumns
+
 FIRST_CAPACITY = 32
 """Positions of a new arena, enough for most single sentences."""
 
 KEPT_CAPACITY = 128
 """Positions that an empty arena keeps: giving memory back after every sentence would cost time."""
+
+
+def next_capacity(needed: int, limit: int) -> int:
+    """Round up to a power of two times the first capacity, but not above the model's limit."""
+    capacity = FIRST_CAPACITY
+    while capacity < needed:
+        capacity *= 2
+    return max(needed, min(capacity, limit))
 
 
 class Arena:
@@ -32,17 +42,19 @@ class Arena:
         source_lengths: int32 [max_sentences], source tokens of each sentence.
         target_lengths: int32 [max_sentences], decoder steps done for each sentence.
         input_ids: int64 [max_sentences*K, 1], the next input of every row; written by the search.
-        logits: float32 [max_sentences*K, V], written by the decoder.
         cache_bytes: bytes of all keys and values, filled or not.
     """
 
-    def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
+    def __init__(
+        self, spec: ModelSpec, beam_width: int, max_sentences: int, bound: BoundColumns | None = None
+    ) -> None:
         """Allocate the smallest capacity.
 
         Args:
             spec: sizes of the model.
             beam_width: rows per sentence.
             max_sentences: most sentences at a time.
+            bound: columns of the projection that the decoder takes as inputs; None if it has all inside.
         """
         rows = max_sentences * beam_width
         self._spec = spec
@@ -52,7 +64,9 @@ class Arena:
         self.source_lengths = np.zeros(max_sentences, np.int32)
         self.target_lengths = np.zeros(max_sentences, np.int32)
         self.input_ids = np.zeros((rows, 1), np.int64)
-        self.logits = np.zeros((rows, spec.vocabulary_size), np.float32)
+        self._bound = bound
+        self._bound_generation = 0
+        self._logits = np.zeros((rows if bound is None else 0, spec.vocabulary_size), np.float32)
         self._positions = np.zeros((rows, 1), np.int64)
         self._self_lengths = np.zeros(rows, np.int32)
         self._self_total = np.zeros((), np.int32)
@@ -60,7 +74,8 @@ class Arena:
         self._cross_total = np.zeros((), np.int32)
         names = len(cache_names(spec.decoder_layers, "self"))
         width = spec.decoder_heads * spec.head_size
-        self._last = [np.zeros((max_sentences, 1, width), spec.cache_dtype) for _ in range(names)]
+        last_dtype = np.dtype(np.float32) if spec.cache_dtype == np.int8 else spec.cache_dtype
+        self._last = [np.zeros((max_sentences, 1, width), last_dtype) for _ in range(names)]
         self._self: list[Array] = []
         self._cross: list[Array] = []
         self._prefixes: dict[int, StepBuffers] = {}
@@ -70,6 +85,11 @@ class Arena:
     def rows(self) -> int:
         """Rows in use, N*K."""
         return self.count * self.beam_width
+
+    @property
+    def logits(self) -> Array:
+        """Scores, float32 [max_sentences*K, V] or with bound columns [max_sentences*K, C]."""
+        return self._logits if self._bound is None else self._bound.logits
 
     @property
     def target_capacity(self) -> int:
@@ -85,7 +105,8 @@ class Arena:
         """Add encoded sentences behind those that are there.
 
         Args:
-            cross: per layer key and value, [n, H, S, D], as an encoder returns them.
+            cross: what an encoder returns: per layer key and value, [n, H, S, D], and then, or not, those of
+                the last source token, [n, 1, H*D].
             lengths: int32 [n], source lengths.
 
         Returns:
@@ -97,9 +118,12 @@ class Arena:
         self._grow_source(longest)
         ends = lengths - 1
         every = np.arange(added)
-        for array, last_token, encoded in zip(self._cross, self._last, cross, strict=True):
+        caches, ends_given = cross[: len(self._cross)], cross[len(self._cross) :]
+        for array, encoded in zip(self._cross, caches, strict=True):
             array[first:last, :, :longest] = encoded[:, :, :longest]
-            last_token[first:last, 0] = encoded[every, :, ends].reshape(added, -1)
+        last_tokens = ends_given or [encoded[every, :, ends].reshape(added, 1, -1) for encoded in caches]
+        for array, last_token in zip(self._last, last_tokens, strict=True):
+            array[first:last] = last_token
         self.count = last
         self.source_lengths[first:last] = lengths
         self.target_lengths[first:last] = 0
@@ -114,7 +138,7 @@ class Arena:
         """Make room for one more position of every row and set the scalar inputs."""
         longest = int(self.target_lengths[: self.count].max()) + 1
         if longest > self.target_capacity:
-            capacity = self._next_capacity(longest, self._spec.max_target_tokens)
+            capacity = next_capacity(longest, self._spec.max_target_tokens)
             self._self = self._grown(self._self, capacity, self.rows)
             self._count_bytes()
         self._self_total[...] = longest
@@ -126,6 +150,10 @@ class Arena:
         Prefixes are kept until the next growth, so that a decoder sees the same object for the same batch
         size.
         """
+        bound = self._bound
+        if bound is not None and bound.generation != self._bound_generation:
+            self._prefixes.clear()
+            self._bound_generation = bound.generation
         if first == 0 and count in self._prefixes:
             return self._prefixes[count]
         sentences = slice(first, first + count)
@@ -138,6 +166,9 @@ class Arena:
             "cross_lengths": self._cross_lengths[sentences],
             "cross_total": self._cross_total,
         }
+        if bound is not None:
+            inputs["column_weights"] = bound.weights
+            inputs["column_scales"], inputs["column_biases"] = bound.scales, bound.biases
         outputs: dict[str, Array] = {"logits": self.logits[rows]}
         layers = self._spec.decoder_layers
         for name, array in zip(cache_names(layers, "self"), self._self, strict=True):
@@ -212,16 +243,9 @@ class Arena:
     def _grow_source(self, longest: int) -> None:
         """Make the cross-attention caches hold `longest` positions."""
         if longest > self.source_capacity:
-            capacity = self._next_capacity(longest, self._spec.max_source_tokens)
+            capacity = next_capacity(longest, self._spec.max_source_tokens)
             self._cross = self._grown(self._cross, capacity, self.count)
             self._count_bytes()
-
-    def _next_capacity(self, needed: int, limit: int) -> int:
-        """Round up to a power of two times the first capacity, but not above the model's limit."""
-        capacity = FIRST_CAPACITY
-        while capacity < needed:
-            capacity *= 2
-        return max(needed, min(capacity, limit))
 
     def _grown(self, arrays: list[Array], capacity: int, used: int) -> list[Array]:
         """Copy caches into larger ones, one after the other so that only one exists twice."""

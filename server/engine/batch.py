@@ -11,8 +11,11 @@ from server.runtime.session import Array, DecoderSession, ModelSpec
 
 from .arena import Arena
 from .beam import BeamSearch
+from .bound_columns import BoundColumns
+from .columns import WHOLE_VOCABULARY
 from .search import GreedySearch, Search, SearchResult
 from .sequence import EngineLimits, EngineObserver, Sequence
+from .shortlist import Shortlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Batch:
         beam_width: int,
         limits: EngineLimits,
         observer: EngineObserver,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Allocate the arena and the search.
 
@@ -46,16 +50,21 @@ class Batch:
             beam_width: rows per sentence.
             limits: rows of the worker, all of which this batch may get, and the longest target.
             observer: told of failed runs.
+            shortlist: gives every sentence its candidates; None if the decoder scores the whole vocabulary.
         """
         max_sentences = limits.max_rows // beam_width
         self._decoder = decoder
         self._max_length = min(spec.max_target_tokens, limits.max_target_tokens)
         self._observer = observer
-        self._arena = Arena(spec, beam_width, max_sentences)
+        self._shortlist = shortlist
+        self._bound: BoundColumns | None = None
+        if shortlist is not None:
+            self._bound = BoundColumns(shortlist.columns, spec.vocabulary_size, beam_width, max_sentences)
+        self._arena = Arena(spec, beam_width, max_sentences, self._bound)
         self._search: Search = (
-            GreedySearch(max_sentences, spec.eos_id)
+            GreedySearch(max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end)
             if beam_width == 1
-            else BeamSearch(beam_width, max_sentences, spec.eos_id)
+            else BeamSearch(beam_width, max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end)
         )
         self.sequences: list[Sequence] = []
 
@@ -76,11 +85,16 @@ class Batch:
             sequences: n sentences of this beam width.
             cross: their cross-attention keys and values as the encoder returned them, [n, H, S, D] each.
             lengths: int32 [n], source lengths.
+
+        Raises:
+            InferenceError: the columns of their candidates cannot be read; nothing has changed.
         """
+        if self._shortlist is not None and self._bound is not None:
+            self._bound.admit([self._shortlist.candidates(sequence.source) for sequence in sequences])
         first = self._arena.admit(list(cross), lengths)
         for place, sequence in enumerate(sequences, first):
             longest = min(sequence.options.max_decoding_length, self._max_length)
-            self._search.admit(place, sequence.options, longest)
+            self._search.admit(place, sequence.options, longest, sequence.source)
         self.sequences.extend(sequences)
 
     def step(self) -> list[Finished]:
@@ -90,10 +104,15 @@ class Batch:
             The sentences that left: ended, or failed because the decoder fails on them even when they are
             alone.
         """
-        arena = self._arena
+        arena, bound = self._arena, self._bound
         arena.prepare_step()
+        if bound is not None:
+            bound.shrink()
         failed = self._run(0, arena.count)
-        advance = self._search.advance(arena.logits[: arena.rows])
+        scores, columns = arena.logits[: arena.rows], WHOLE_VOCABULARY
+        if bound is not None:
+            scores, columns = bound.own_scores()
+        advance = self._search.advance(scores, columns)
         arena.finish_step()
         for place in advance.broken:
             failed.setdefault(place, InferenceError("the model's scores are not finite numbers"))
@@ -151,6 +170,8 @@ class Batch:
         """Free one place in the arena, the search and the list; the last sentence moves there."""
         last = len(self.sequences) - 1
         self._arena.retire(place)
+        if self._bound is not None:
+            self._bound.retire(place)
         if place != last:
             self._search.retire(place, last)
             self.sequences[place] = self.sequences[last]

@@ -1,56 +1,87 @@
-"""Beam search over many sentences at once, with CTranslate2's rules.
+"""Beam search over many sentences at once, with CTranslate2's rules or transformers'.
 
 **One step of a sentence.** Each of its K beams offers its 2K most probable tokens (ties: lowest id). Of the
 2K*K offers the 2K with the highest `log P` are the candidates, best first (ties: lowest beam, then lowest
 id). The first K are looked at in order: one that ends (with the end token, or because this is the last step)
 becomes a hypothesis, and the best candidate from the second half that does not end takes its place among the
-beams.
+beams. At the first step all beams are equal, so only beam 0 takes part. When a sentence is done and which
+hypotheses count is a matter of `ending`.
 
-**When a sentence is done.** After its last step; or as soon as K hypotheses have ended; or, with a
-`length_penalty` of 0, as soon as the best candidate of some step has ended and there are `num_hypotheses` of
-them, because nothing can overtake it then. At the first step all beams are equal, so only beam 0 takes part.
+**Forced tokens** (`constraints`): every beam continues itself with the token, at no cost.
+
+**Sampling.** Beams do not compete: each continues itself with the token that was drawn for it until it ends.
+
+**Transformers' rules** (`early_stopping`) differ in one more thing: probabilities are normalised first and
+constrained afterwards, so that what is forbidden keeps its share.
 
 **Beams and rows.** Beam k is the k-th best, row r is a place in the cache. They are kept apart: a beam stays
 in its parent's row if it is the parent's first child, and only the others have their cache copied. Histories
 are back pointers, read once, when a hypothesis ends.
-
-Checked against CTranslate2 4.8.5 itself: with its own scores as input, the slow reference of the tests gave
-the same hypotheses in 540 of 540 searches of width 1, 2 and 4, and scores within 1e-5; this module equals
-that reference.
 """
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import WHOLE_VOCABULARY, Columns
+from .constraints import Constraints
+from .ending import Ending, ending_of
+from .logsumexp import log_sum_exp
+from .sampling import Sampler
 from .search import (
     Advance,
     Floats,
     Places,
     SearchResult,
     broken_rows,
-    log_sum_exp,
     make_result,
-    mask_end_token,
-    normalised,
     with_room,
 )
 from .sequence import DecodingOptions
 from .topk import top_k
 
 
-class BeamSearch:
-    """The K most probable hypotheses at every step. Owned by the worker thread."""
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The 2K best continuations of N sentences, best first.
 
-    def __init__(self, beam_width: int, max_sentences: int, eos_id: int) -> None:
+    Attributes:
+        parents: [N, 2K], beams that are continued.
+        tokens: int64 [N, 2K].
+        scores: float64 [N, 2K], log-probabilities; minus infinity for those that do not count.
+    """
+
+    parents: Places
+    tokens: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+class BeamSearch:
+    """The K most probable hypotheses at every step, or K samples. Owned by the worker thread."""
+
+    def __init__(
+        self,
+        beam_width: int,
+        max_sentences: int,
+        eos_id: int,
+        suppressed_ids: Sequence[int] = (),
+        forced_end: bool = False,
+    ) -> None:
         """Make room for `max_sentences`; histories grow as needed.
 
         Args:
             beam_width: beams K per sentence, at least 2.
             max_sentences: most sentences at a time.
             eos_id: the token that ends a target.
+            suppressed_ids: tokens that are never written.
+            forced_end: whether the last step of every sentence yields the end token.
         """
         self._width = beam_width
         self._eos_id = eos_id
+        self._forced_end = forced_end
         shape = (max_sentences, beam_width)
         self._tokens = np.zeros((max_sentences, 32, beam_width), np.int32)
         self._parents = np.zeros((max_sentences, 32, beam_width), np.int32)
@@ -58,118 +89,154 @@ class BeamSearch:
         self._log_probability = np.zeros(shape)
         self._steps = np.zeros(max_sentences, np.intp)
         self._max_length = np.zeros(max_sentences, np.intp)
-        self._min_length = np.zeros(max_sentences, np.intp)
+        self._normalised_first = np.zeros(max_sentences, np.bool_)
+        self._full = np.zeros(max_sentences, np.bool_)
         self._options = [DecodingOptions()] * max_sentences
-        self._ended: list[list[tuple[float, list[int]]]] = [[] for _ in range(max_sentences)]
-        self._best_ended = [False] * max_sentences
+        self._endings: list[Ending] = [ending_of(DecodingOptions(), 1)] * max_sentences
         self._places = np.arange(max_sentences)[:, None]
+        self._constraints = Constraints(beam_width, max_sentences, eos_id, suppressed_ids, forced_end)
+        self._sampler = Sampler(max_sentences)
 
-    def admit(self, place: int, options: DecodingOptions, max_length: int) -> None:
-        """Start a sentence at `place`, to end after at most `max_length` steps."""
+    def admit(
+        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
+    ) -> None:
+        """Start a sentence at `place`; see `Search.admit`."""
         self._steps[place] = 0
         self._max_length[place] = max_length
-        self._min_length[place] = options.min_decoding_length
         self._log_probability[place] = -np.inf
-        self._log_probability[place, 0] = 0.0
+        self._log_probability[place, : options.num_hypotheses if options.samples else 1] = 0.0
         self._row_of[place] = np.arange(self._width)
         self._options[place] = options
-        self._ended[place] = []
-        self._best_ended[place] = False
+        self._endings[place] = ending_of(options, max_length)
+        self._full[place] = False
+        changes = self._constraints.admit(place, options, max_length)
+        self._normalised_first[place] = changes and options.follows_transformers
+        self._sampler.admit(place, options, source, max_length)
 
-    def advance(self, logits: Floats) -> Advance:
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the next beams of every sentence; see `Search.advance`."""
         width, count = self._width, len(logits) // self._width
-        steps = self._steps[:count]
-        mask_end_token(logits, steps, self._min_length[:count], self._eos_id)
-        parents, tokens, scores, broken = self._candidates(logits)
-        last_step = steps + 1 >= self._max_length[:count]
+        found, broken = self._candidates(logits, columns)
+        last_step = self._steps[:count] + 1 >= self._max_length[:count]
         chosen = np.broadcast_to(np.arange(width), (count, width))
-        ending = np.flatnonzero((tokens[:, :width] == self._eos_id).any(axis=1) | last_step)
+        ends = found.tokens[:, :width] == self._eos_id
+        looked_at = np.flatnonzero(ends.any(axis=1) | last_step | self._full[:count])
         ended = []
-        if len(ending):
+        if len(looked_at):
             chosen = chosen.copy()
-            for place in ending.tolist():
-                found = (parents[place], tokens[place], scores[place])
+            for place in looked_at.tolist():
                 if self._end_hypotheses(place, found, chosen[place], bool(last_step[place])):
                     ended.append(place)
-        return self._keep(count, parents, tokens, scores, chosen, ended, broken)
+        return self._keep(count, found, chosen, ended, broken)
 
     def result(self, place: int) -> SearchResult:
         """Give the best hypotheses of an ended sentence; see `Search.result`."""
-        options = self._options[place]
-        scored = [
-            (normalised(score, len(tokens), options.length_penalty), tokens)
-            for score, tokens in self._ended[place]
-        ]
-        scored.sort(key=lambda hypothesis: -hypothesis[0])
-        return make_result(scored[: options.num_hypotheses], self._eos_id)
+        ranked = self._endings[place].ranked()[: self._options[place].num_hypotheses]
+        cut = self._forced_end and len(ranked[0][1]) == self._max_length[place]
+        return make_result(ranked, self._eos_id, is_cut=cut)
 
     def retire(self, place: int, last: int) -> None:
         """Forget the sentence at `place`; the one at `last` moves there."""
         filled = int(self._steps[last])
-        for array in (self._row_of, self._log_probability, self._steps, self._max_length, self._min_length):
+        for array in (
+            self._row_of,
+            self._log_probability,
+            self._steps,
+            self._max_length,
+            self._normalised_first,
+            self._full,
+        ):
             array[place] = array[last]
-        for history in (self._tokens, self._parents):
-            history[place, :filled] = history[last, :filled]
+        self._tokens[place, :filled] = self._tokens[last, :filled]
+        self._parents[place, :filled] = self._parents[last, :filled]
         self._options[place] = self._options[last]
-        self._ended[place] = self._ended[last]
-        self._best_ended[place] = self._best_ended[last]
+        self._endings[place] = self._endings[last]
+        self._constraints.retire(place, last)
+        self._sampler.retire(place, last)
 
-    def _candidates(self, logits: Floats) -> tuple[Places, Places, NDArray[np.float64], list[int]]:
+    def _candidates(self, logits: Floats, columns: Columns) -> tuple[_Candidates, list[int]]:
         """Find the 2K best continuations of every sentence, best first.
 
         Args:
-            logits: float32 [N*K, V], by row.
+            logits: float32 [N*K, C], by row; constraints are applied to it.
+            columns: what the columns stand for.
 
         Returns:
-            Their beams [N, 2K], tokens [N, 2K] and log-probabilities float64 [N, 2K], and the places of
-            sentences whose scores are not finite.
+            The candidates, and the places of sentences whose scores are not finite.
         """
         width, offers = self._width, 2 * self._width
         count = len(logits) // width
-        columns, values = top_k(logits, offers)
+        steps = self._steps[:count]
+        first = self._normalised_first[:count].repeat(width)
+        before = _some_normalisers(logits, np.flatnonzero(first))
+        self._constraints.apply(logits, steps, columns, before)
+        found, values = top_k(logits, offers)
         largest = values.max(axis=1)
-        broken = sorted({row // width for row in broken_rows(largest)})
+        normalisers = _normalisers(logits, largest, before, first)
+        broken = sorted({row // width for row in broken_rows(largest + normalisers)})
         places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
         row_of = self._row_of[:count]
-        gains = (values - log_sum_exp(logits, largest)[:, None]).reshape(by_row)[places, row_of]
+        gains = (values - normalisers[:, None]).reshape(by_row)[places, row_of]
         totals = (gains + self._log_probability[:count, :, None]).reshape(by_sentence)
-        tokens = columns.reshape(by_row)[places, row_of].reshape(by_sentence)
+        chosen = found.reshape(by_row)[places, row_of].reshape(by_sentence)
         # Offers stand in order of beam and token, so a stable sort breaks ties as documented.
         best = np.argsort(-totals, axis=1, kind="stable")[:, :offers]
-        return best // offers, tokens[places, best], totals[places, best], broken
+        candidates = _Candidates(
+            best // offers, columns.tokens(places, chosen[places, best]), totals[places, best]
+        )
+        self._replace(candidates, logits, normalisers, columns)
+        return candidates, broken
 
-    def _end_hypotheses(
-        self,
-        place: int,
-        found: tuple[Places, Places, NDArray[np.float64]],
-        chosen: Places,
-        last_step: bool,
-    ) -> bool:
+    def _replace(self, found: _Candidates, logits: Floats, normalisers: Floats, columns: Columns) -> None:
+        """Put what was drawn or is forced in the place of the candidates: each beam continues itself."""
+        width, steps = self._width, self._steps[: len(found.tokens)]
+        places, samples = self._sampler.rows(len(steps))
+        if len(places):
+            self._continue(found, np.unique(places))
+            rows = places * width + samples
+            drawn = self._sampler.draw(logits, rows, places, samples, steps[places])
+            found.tokens[places, samples] = columns.tokens(places, drawn)
+            found.scores[places, samples] += logits[rows, drawn] - normalisers[rows]
+        forced = self._constraints.forced(steps)
+        if forced:
+            without_choice, tokens = np.array(forced).T
+            self._continue(found, without_choice)
+            found.tokens[without_choice, :width] = tokens[:, None]
+
+    def _continue(self, found: _Candidates, places: Places) -> None:
+        """Let every beam of some sentences have one candidate, which continues it and is as probable."""
+        width = self._width
+        found.parents[places, :width] = np.arange(width)
+        found.scores[places, :width] = self._log_probability[places]
+        found.scores[places, width:] = -np.inf
+
+    def _end_hypotheses(self, place: int, found: _Candidates, chosen: Places, last_step: bool) -> bool:
         """Register the hypotheses of one sentence that end now, and choose other candidates for their beams.
 
         Args:
             place: the sentence.
-            found: beams, tokens and log-probabilities of its candidates, [2K] each.
+            found: the candidates of all; a beam that ends and is not replaced has no score any more.
             chosen: [K], the candidate that each beam continues with; changed in place.
             last_step: whether every hypothesis ends now.
 
         Returns:
             Whether the sentence is done.
         """
-        parents, tokens, scores = (values.tolist() for values in found)
-        options, ended = self._options[place], self._ended[place]
-        spare = iter([k for k in range(self._width, 2 * self._width) if tokens[k] != self._eos_id])
-        for beam in range(self._width):
-            if tokens[beam] == self._eos_id or last_step:
-                ended.append((scores[beam], [*self._history(place, parents[beam]), tokens[beam]]))
-                self._best_ended[place] |= beam == 0
+        width, ending = self._width, self._endings[place]
+        parents, tokens = found.parents[place].tolist(), found.tokens[place].tolist()
+        scores = found.scores[place].tolist()
+        alive = [k for k in range(2 * width) if scores[k] > -math.inf]
+        spare = iter([k for k in alive if k >= width and tokens[k] != self._eos_id])
+        for beam in alive:
+            if beam < width and (tokens[beam] == self._eos_id or last_step):
+                hypothesis = [*self._history(place, parents[beam]), tokens[beam]]
+                ending.add(scores[beam], hypothesis, is_best=beam == 0)
                 chosen[beam] = next(spare, beam)
-        if last_step:
-            return True
-        if options.length_penalty == 0:
-            return self._best_ended[place] and len(ended) >= options.num_hypotheses
-        return len(ended) >= self._width
+                if chosen[beam] == beam:
+                    found.scores[place, beam] = -math.inf
+        best = float(found.scores[place, chosen].max())
+        self._full[place] = ending.full
+        return last_step or best == -math.inf or ending.done(best, int(self._steps[place]) + 1)
 
     def _history(self, place: int, beam: int) -> list[int]:
         """Read the tokens of a beam, first to last, along the back pointers."""
@@ -183,22 +250,19 @@ class BeamSearch:
     def _keep(
         self,
         count: int,
-        parents: Places,
-        tokens: Places,
-        scores: NDArray[np.float64],
+        found: _Candidates,
         chosen: Places,
         ended: list[int],
         broken: list[int],
     ) -> Advance:
         """Make the chosen candidates [N, K] the beams of every sentence and give each a row."""
         steps, places = self._steps[:count], self._places[:count]
-        parents, tokens = parents[places, chosen], tokens[places, chosen]
-        self._log_probability[:count] = scores[places, chosen]
+        parents, tokens = found.parents[places, chosen], found.tokens[places, chosen]
+        self._log_probability[:count] = found.scores[places, chosen]
         needed = int(steps.max()) + 1
         self._tokens, self._parents = with_room(self._tokens, needed), with_room(self._parents, needed)
         self._tokens[places[:, 0], steps] = tokens
         self._parents[places[:, 0], steps] = parents
-        steps += 1
         from_rows = self._row_of[:count][places, parents]
         to_rows = assign_rows(from_rows)
         self._row_of[:count] = to_rows
@@ -206,13 +270,32 @@ class BeamSearch:
         inputs[places, to_rows] = tokens
         place, beam = np.nonzero(to_rows != from_rows)
         first_rows = place * self._width
-        return Advance(
-            inputs.reshape(-1),
-            ended,
-            broken,
-            first_rows + to_rows[place, beam],
-            first_rows + from_rows[place, beam],
-        )
+        moved, parent_rows = first_rows + to_rows[place, beam], first_rows + from_rows[place, beam]
+        self._constraints.follow(steps, inputs.reshape(-1), moved, parent_rows)
+        steps += 1
+        return Advance(inputs.reshape(-1), ended, broken, moved, parent_rows)
+
+
+def _some_normalisers(logits: Floats, rows: Places) -> Floats | None:
+    """Log-sum-exp [R] of some rows, the others undefined; None if there are none."""
+    if not len(rows):
+        return None
+    some = logits if len(rows) == len(logits) else logits[rows]
+    normalisers = np.zeros(len(logits), np.float32)
+    normalisers[rows] = log_sum_exp(some, some.max(axis=1))
+    return normalisers
+
+
+def _normalisers(
+    logits: Floats, largest: Floats, known: Floats | None, known_rows: NDArray[np.bool_]
+) -> Floats:
+    """Log-sum-exp [R] of every row, taken from `known` where it is known."""
+    if known is None:
+        return log_sum_exp(logits, largest)
+    rows = np.flatnonzero(~known_rows)
+    if len(rows):
+        known[rows] = log_sum_exp(logits[rows], largest[rows])
+    return known
 
 
 def assign_rows(parents: Places) -> Places:

@@ -16,6 +16,11 @@ from server.runtime.session import EncoderSession, ModelSpec, Runtime
 from .batch import Batch, Finished
 from .scheduler import encoder_batches
 from .sequence import EngineLimits, EngineObserver, Sequence, SequenceResult
+from .shortlist import Shortlist
+
+ENCODER_TOKENS = 256
+"""Positions of one encoder run, padding included: what it computes stays in the second-level cache. On one
+thread, int8, 6 layers of 512: 3.9 ms a sentence of 25 tokens in runs of 800 positions, 3.4 in runs of 200."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Engine:
         schedule: Callable[[int], list[Sequence]],
         observer: EngineObserver,
         clock: Callable[[], float],
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Start with no sentence and no arena.
 
@@ -49,7 +55,9 @@ class Engine:
             schedule: given the number of free rows, hands over the sentences to start now.
             observer: told what happens.
             clock: monotonic seconds.
+            shortlist: candidates of sentences, for decoders that take their columns as inputs.
         """
+        self._shortlist = shortlist
         self._encoder: EncoderSession = runtime.encoder
         self._runtime = runtime
         self._spec: ModelSpec = runtime.spec
@@ -73,7 +81,8 @@ class Engine:
         """
         outcomes = self._drop_unwanted()
         for run in encoder_batches(
-            self._schedule(self._limits.max_rows - self.rows), self._limits.max_batch_tokens
+            self._schedule(self._limits.max_rows - self.rows),
+            min(self._limits.max_batch_tokens, ENCODER_TOKENS),
         ):
             outcomes += self._start(run)
         started_s, busy_rows = self._clock(), self.rows
@@ -86,6 +95,16 @@ class Engine:
             self._observer.step(busy_rows, self._limits.max_rows - busy_rows, now_s - started_s)
         self.cache_bytes = sum(batch.cache_bytes for batch in self._batches.values())
         return outcomes + [self._outcome(sentence, now_s) for sentence in finished]
+
+    def free_idle(self) -> set[int]:
+        """Give back the arenas of beam widths that have no sentence.
+
+        Returns:
+            The beam widths whose arenas stay.
+        """
+        self._batches = {width: batch for width, batch in self._batches.items() if batch.sequences}
+        self.cache_bytes = sum(batch.cache_bytes for batch in self._batches.values())
+        return set(self._batches)
 
     def _drop_unwanted(self) -> list[Outcome]:
         """Free the rows of sentences that were aborted or whose deadline has passed."""
@@ -114,27 +133,29 @@ class Engine:
         try:
             batch = self._batch(run[0].beam_size)
             cross = self._encoder.encode(input_ids, lengths)
+            now_s = self._clock()
+            batch.admit(run, cross, lengths)
         except InferenceError as error:
             self._observer.error("run_failed" if len(run) > 1 else "poison")
             if len(run) == 1:
                 return [Outcome(run[0], error)]
             half = len(run) // 2
             return self._start(run[:half]) + self._start(run[half:])
-        now_s = self._clock()
         real_tokens = int(lengths.sum())
         self._observer.encode(len(run), real_tokens, input_ids.size - real_tokens, now_s - started_s)
         for sequence in run:
             sequence.queue_s = started_s - sequence.submitted_s
             sequence.encode_s = now_s - started_s
             sequence.decoding_since_s = now_s
-        batch.admit(run, cross, lengths)
         return []
 
     def _batch(self, beam_width: int) -> Batch:
         """Give the batch of a beam width; made when it is first needed."""
         if beam_width not in self._batches:
             decoder = self._runtime.decoder(beam_width)
-            self._batches[beam_width] = Batch(decoder, self._spec, beam_width, self._limits, self._observer)
+            self._batches[beam_width] = Batch(
+                decoder, self._spec, beam_width, self._limits, self._observer, self._shortlist
+            )
         return self._batches[beam_width]
 
     def _outcome(self, finished: Finished, now_s: float) -> Outcome:

@@ -1,15 +1,22 @@
 """Who is decoded next: a pure policy that takes `now` and owns no clock, no thread and no session.
 
-**Fairness.** A request's turn comes at `submitted_s + tokens already admitted / FAIR_TOKENS_PER_S`; the
-earliest turn goes first. A document of 200 sentences is pushed back with every sentence that it gets, so that
-a short request that arrives later waits for a few sentences, not for the document. And because new requests
-start at the time of their arrival, the document's turn comes too, however many short requests arrive: that is
-the ageing.
+**Lanes.** A request of more than `LONG_TOKENS` source tokens is a document and goes the long lane, any other
+the short one. A worker decodes each lane in batches of their own and takes turns (`turns.Turns`): a step of
+32 rows takes four times as long as a step of one, and in one batch a short request would pay that at every
+step, after having waited for a document's sentence to end before there was a row for it at all.
+
+**Fairness.** Within a lane, a request's turn comes at `submitted_s + tokens already admitted /
+FAIR_TOKENS_PER_S`; the earliest turn goes first. A large request is pushed back with every sentence that it
+gets, so that one that arrives later waits for a few sentences, not for all of them. And because new requests
+start at the time of their arrival, the large one's turn comes too, however many others arrive: that is the
+ageing.
 
 **Admission.** By rows (a sentence takes `beam_size` of them), by source tokens (so that encoding does not
-hold up the rows that are decoding) and by share (so that the first worker to ask does not take what others
-could do beside it). A sentence that does not fit stops the admission rather than being overtaken: rows then
-run free until it fits.
+hold up the rows that are decoding; less for documents while there are short requests to be held up), by
+memory (the caches of its arena, grown to hold it, must fit) and by share (so that the first worker to ask
+does not take what others could do beside it). A sentence that does not fit stops the admission of its lane
+rather than being overtaken: rows then run free until it fits. One that lacks memory stops both lanes, because
+arenas give memory back only when they are empty.
 
 **Bounds.** The line is bounded in sentences and in source tokens, and a request is taken whole or not at all.
 """
@@ -18,8 +25,10 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from typing import Literal
 
 from server.errors import QueueFullError, TextTooLongError, TooManyTextsError
 
@@ -30,6 +39,16 @@ FAIR_TOKENS_PER_S = 200.0
 
 Larger favours long requests, smaller favours short ones; it only orders the line and throttles nothing.
 """
+
+LONG_TOKENS = 256
+"""Source tokens (times beam size) beyond which a request is a document: some 10 sentences."""
+
+GUARDED_TOKENS = 128
+"""Source tokens of documents that a worker starts in one step while there are short requests, which wait for
+it: 11 ms with 6 layers of 512, as long as a step of 32 rows. Longer runs gain nothing."""
+
+GUARDED_FOR_S = 10.0
+"""How long after the last short request documents are started in such small portions."""
 
 CALL_COST_TOKENS = 20
 """What one more encoder run costs, in positions: padding is cut off only where it costs more than that.
@@ -42,33 +61,53 @@ MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
 """Bounds of the advice to a refused client."""
 
 
+Lane = Literal["short", "long"]
+LANES: tuple[Lane, ...] = ("short", "long")
+
+
+def lane_of(sequences: SequenceOf[Sequence]) -> Lane:
+    """The lane of a request with these sentences."""
+    return "long" if sum(len(s.source) * s.beam_size for s in sequences) > LONG_TOKENS else "short"
+
+
 @dataclass(slots=True)
 class _Request:
     """The waiting sentences of one request, longest first, and when it is its turn."""
 
+    lane: Lane
     turn_s: float
     waiting: deque[Sequence] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy the asking worker is, and the others.
+    """How busy the asking worker is in one lane, and the others.
 
     Attributes:
         free_rows: rows the worker could take.
         busy_rows: rows it is decoding.
         busy_rows_all: rows all workers are decoding, this one included.
         workers: number of workers.
+        lane: the lane.
+        fits: whether there is memory for a sentence in addition to those it said yes to.
     """
 
     free_rows: int
     busy_rows: int = 0
     busy_rows_all: int = 0
     workers: int = 1
+    lane: Lane = "short"
+    fits: Callable[[Sequence], bool] = lambda _: True
 
 
 class Scheduler:
-    """The waiting line of all workers. Not thread-safe: the worker pool calls it under its lock."""
+    """The waiting line of all workers. Not thread-safe: the worker pool calls it under its lock.
+
+    Attributes:
+        sentences: waiting.
+        tokens: source tokens waiting.
+        rows: waiting, by lane.
+    """
 
     def __init__(self, limits: EngineLimits) -> None:
         """Start with an empty line.
@@ -78,13 +117,15 @@ class Scheduler:
         """
         self._limits = limits
         self._requests: dict[str, _Request] = {}
-        self._turns: list[tuple[float, int, str]] = []
+        self._turns: dict[Lane, list[tuple[float, int, str]]] = {lane: [] for lane in LANES}
         self._pushes = 0
         self._rate = _ServiceRate()
         self._first_deadline_s = math.inf
+        self._last_short_s = -math.inf
+        self._lacks_memory: Sequence | None = None
         self.sentences = 0
         self.tokens = 0
-        self.rows = 0
+        self.rows: dict[Lane, int] = dict.fromkeys(LANES, 0)
 
     def add(self, sequences: list[Sequence]) -> None:
         """Put all sentences of a request in the line, or none.
@@ -110,13 +151,15 @@ class Scheduler:
         key, submitted_s = sequences[0].request_id, sequences[0].submitted_s
         request = self._requests.get(key)
         if request is None:
-            request = self._requests[key] = _Request(submitted_s)
+            request = self._requests[key] = _Request(lane_of(sequences), submitted_s)
             self._push(key, request)
+        if request.lane == "short":
+            self._last_short_s = submitted_s
         # Longest first: the sentences that take most steps start first, and neighbours in the encoder are
         # alike.
         request.waiting = deque(sorted([*request.waiting, *sequences], key=lambda s: -len(s.source)))
         for sequence in sequences:
-            self._count(sequence, 1)
+            self._count(sequence, request.lane, 1)
             self._first_deadline_s = min(self._first_deadline_s, sequence.deadline_s)
 
     def admit(self, now_s: float, load: Load) -> list[Sequence]:
@@ -129,22 +172,26 @@ class Scheduler:
         Returns:
             Sentences to start now, none of them aborted; `expire` drops the overdue ones beforehand.
         """
-        share = -(-(load.busy_rows_all + self.rows) // load.workers) - load.busy_rows
+        share = -(-(load.busy_rows_all + self.rows[load.lane]) // load.workers) - load.busy_rows
         budget_tokens, free_rows = self._limits.max_batch_tokens, load.free_rows
+        if load.lane == "long" and now_s < self._last_short_s + GUARDED_FOR_S:
+            budget_tokens = min(budget_tokens, GUARDED_TOKENS)
+        turns = self._turns[load.lane]
         admitted: list[Sequence] = []
-        while self._turns and share > 0:
-            _, _, key = self._turns[0]
+        while turns and share > 0:
+            _, _, key = turns[0]
             request = self._requests.get(key)
-            if request is None or not request.waiting:
-                heapq.heappop(self._turns)
-                self._requests.pop(key, None)
+            if request is None or request.lane != load.lane or not request.waiting:
+                heapq.heappop(turns)
+                if request is not None and not request.waiting:
+                    del self._requests[key]
                 continue
             sequence = request.waiting[0]
             if not sequence.aborted:
                 fits = sequence.beam_size <= free_rows and (
                     len(sequence.source) <= budget_tokens or not admitted
                 )
-                if not fits:
+                if not fits or not self._has_memory(sequence, load):
                     break
                 admitted.append(sequence)
                 free_rows -= sequence.beam_size
@@ -152,14 +199,30 @@ class Scheduler:
                 budget_tokens -= len(sequence.source)
                 request.turn_s += len(sequence.source) / FAIR_TOKENS_PER_S
             request.waiting.popleft()
-            self._count(sequence, -1)
-            heapq.heappop(self._turns)
+            self._count(sequence, request.lane, -1)
+            heapq.heappop(turns)
             if request.waiting:
                 self._push(key, request)
             else:
                 del self._requests[key]
         self._rate.note(now_s, sum(len(sequence.source) for sequence in admitted), idle=self.sentences == 0)
         return admitted
+
+    def _has_memory(self, sequence: Sequence, load: Load) -> bool:
+        """Ask for a sentence's memory; while one lacks it, no other is admitted."""
+        if self.lacks_memory and self._lacks_memory is not sequence:
+            return False
+        self._lacks_memory = None if load.fits(sequence) else sequence
+        return self._lacks_memory is None
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether a sentence waits for memory, and all others for it."""
+        return self._lacks_memory is not None and self._is_waiting(self._lacks_memory)
+
+    def _is_waiting(self, sequence: Sequence) -> bool:
+        request = self._requests.get(sequence.request_id)
+        return request is not None and sequence in request.waiting and not sequence.aborted
 
     def expire(self, now_s: float) -> list[Sequence]:
         """Take sentences out of the line whose deadline has passed; nothing is computed for them."""
@@ -199,7 +262,7 @@ class Scheduler:
     def _push(self, key: str, request: _Request) -> None:
         """Note a request's turn; earlier pushes win between equal ones."""
         self._pushes += 1
-        heapq.heappush(self._turns, (request.turn_s, self._pushes, key))
+        heapq.heappush(self._turns[request.lane], (request.turn_s, self._pushes, key))
 
     def _remove(self, sequences: Iterable[Sequence]) -> list[Sequence]:
         """Take these out, wherever they stand; turns of emptied requests are dropped when they come up."""
@@ -209,14 +272,14 @@ class Scheduler:
             request = self._requests[key]
             request.waiting = deque(sequence for sequence in request.waiting if sequence not in gone)
         for sequence in removed:
-            self._count(sequence, -1)
+            self._count(sequence, self._requests[sequence.request_id].lane, -1)
         return removed
 
-    def _count(self, sequence: Sequence, sign: int) -> None:
+    def _count(self, sequence: Sequence, lane: Lane, sign: int) -> None:
         """Keep the sums over the line."""
         self.sentences += sign
         self.tokens += sign * len(sequence.source)
-        self.rows += sign * sequence.beam_size
+        self.rows[lane] += sign * sequence.beam_size
 
 
 class _ServiceRate:

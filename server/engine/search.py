@@ -1,28 +1,34 @@
-"""Greedy and beam search over many sentences at once: numpy only, no session and no clock.
+"""Greedy search and sampling over many sentences at once: numpy only, no session and no clock.
 
 A search keeps what has been chosen for the sentences of one arena, in the same places. `advance` takes the
 scores of one step and says which sentences have ended, which tokens come next and which rows continue another
 row.
 
 **Scores.** Semantics are CTranslate2's. `log P` is the sum of natural-log probabilities of the chosen tokens,
-the end token included; the end token is masked out before normalisation while `min_decoding_length` is not
-reached. The score of a hypothesis is `log P / length**length_penalty`, where length counts the end token if
-the hypothesis ended with it. Hypotheses are ranked by score, equal scores by the order in which they ended.
+the end token included and forced tokens (probability 1) too; what `constraints` forbids or penalises is
+changed before normalisation. The score of a hypothesis is `log P / length**length_penalty`, where length
+counts the end token if the hypothesis ended with it. Hypotheses are ranked by score, equal scores by the
+order in which they ended.
 
-**When a sentence is done.** Greedy: at its end token or after `max_decoding_length` steps. Beam search, see
-`server.engine.beam`.
+**When a sentence is done.** Greedy and sampling: at its end token or after `max_decoding_length` steps. Beam
+search, see `server.engine.ending`.
 
 **Ties.** Between equal scores the lowest token id wins, always, so that a result does not depend on the
 library's choice of algorithm. Every row is reduced on its own, bit by bit the same alone and in any batch.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import WHOLE_VOCABULARY, Columns
+from .constraints import Constraints
+from .ending import Ranked, normalised
+from .logsumexp import log_sum_exp
+from .sampling import Sampler
 from .sequence import DecodingOptions, FinishReason, Hypothesis
 
 Floats = NDArray[np.float32]
@@ -59,14 +65,24 @@ class SearchResult:
 class Search(Protocol):
     """Chooses tokens for the sentences of one batch. Owned by the worker thread."""
 
-    def admit(self, place: int, options: DecodingOptions, max_length: int) -> None:
-        """Start a sentence at `place`, to end after at most `max_length` steps."""
+    def admit(
+        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
+    ) -> None:
+        """Start a sentence at `place`, to end after at most `max_length` steps.
 
-    def advance(self, logits: Floats) -> Advance:
+        Args:
+            place: where it is in the arena.
+            options: how to decode it.
+            max_length: at least 1 and at least the length of its `target_prefix`.
+            source: its tokens; only draws depend on them.
+        """
+
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the next tokens of the sentences in the first places.
 
         Args:
-            logits: float32 [N*K, V], unnormalised scores; may be overwritten.
+            logits: float32 [N*K, C], unnormalised scores; may be overwritten.
+            columns: the tokens that the C columns stand for; C is at least 2K.
 
         Returns:
             What was decided.
@@ -83,50 +99,72 @@ _NO_ROWS: Places = np.empty(0, np.intp)
 
 
 class GreedySearch:
-    """The most probable token at every step. Owned by the worker thread.
+    """The most probable token at every step, or one drawn at random. Owned by the worker thread.
 
-    Without scores it needs one `argmax` per row; a log-sum-exp is computed only for rows whose options ask
-    for one.
+    Without options a sentence needs one `argmax`; a log-sum-exp is computed only for those that ask for
+    scores.
     """
 
-    def __init__(self, max_sentences: int, eos_id: int) -> None:
+    def __init__(
+        self, max_sentences: int, eos_id: int, suppressed_ids: Sequence[int] = (), forced_end: bool = False
+    ) -> None:
         """Make room for `max_sentences`; histories grow as needed.
 
         Args:
             max_sentences: most sentences at a time.
             eos_id: the token that ends a target.
+            suppressed_ids: tokens that are never written.
+            forced_end: whether the last step of every sentence yields the end token.
         """
         self._eos_id = eos_id
+        self._forced_end = forced_end
         self._history = np.zeros((max_sentences, 32), np.int32)
         self._steps = np.zeros(max_sentences, np.intp)
         self._max_length = np.zeros(max_sentences, np.intp)
-        self._min_length = np.zeros(max_sentences, np.intp)
         self._length_penalty = np.zeros(max_sentences)
         self._scored = np.zeros(max_sentences, np.bool_)
         self._log_probability = np.zeros(max_sentences)
         self._places = np.arange(max_sentences)
+        self._constraints = Constraints(1, max_sentences, eos_id, suppressed_ids, forced_end)
+        self._sampler = Sampler(max_sentences)
 
-    def admit(self, place: int, options: DecodingOptions, max_length: int) -> None:
-        """Start a sentence at `place`, to end after at most `max_length` steps."""
+    def admit(
+        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
+    ) -> None:
+        """Start a sentence at `place`; see `Search.admit`."""
         self._steps[place] = 0
         self._max_length[place] = max_length
-        self._min_length[place] = options.min_decoding_length
         self._length_penalty[place] = options.length_penalty
         self._scored[place] = options.return_scores
         self._log_probability[place] = 0.0
+        self._constraints.admit(place, options, max_length)
+        self._sampler.admit(place, options, source, max_length)
 
-    def advance(self, logits: Floats) -> Advance:
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the token of every row; see `Search.advance`."""
         count = len(logits)
         places, steps = self._places[:count], self._steps[:count]
-        mask_end_token(logits, steps, self._min_length[:count], self._eos_id)
-        tokens = logits.argmax(axis=1)
-        best = logits[places, tokens]
-        broken = broken_rows(best)
-        scored = np.flatnonzero(self._scored[:count])
-        if len(scored):
-            rows = logits if len(scored) == count else logits[scored]
-            self._log_probability[scored] += best[scored] - log_sum_exp(rows, best[scored])
+        self._constraints.apply(logits, steps, columns)
+        chosen = logits.argmax(axis=1)
+        best = logits[places, chosen]
+        broken, taken = broken_rows(best), best
+        drawing, samples = self._sampler.rows(count)
+        if len(drawing):
+            chosen[drawing] = self._sampler.draw(logits, drawing, drawing, samples, steps[drawing])
+            taken = logits[places, chosen]
+        tokens = columns.tokens(places, chosen)
+        forced = self._constraints.forced(steps)
+        scored = self._scored[:count]
+        if forced:
+            without_choice, their_tokens = np.array(forced).T
+            tokens[without_choice] = their_tokens
+            scored = scored.copy()
+            scored[without_choice] = False
+        if scored.any():
+            rows = np.flatnonzero(scored)
+            some = logits if len(rows) == count else logits[rows]
+            self._log_probability[rows] += taken[rows] - log_sum_exp(some, best[rows])
+        self._constraints.follow(steps, tokens, _NO_ROWS, _NO_ROWS)
         self._history = with_room(self._history, int(steps.max()) + 1)
         self._history[places, steps] = tokens
         steps += 1
@@ -142,52 +180,32 @@ class GreedySearch:
             score = normalised(
                 float(self._log_probability[place]), length, float(self._length_penalty[place])
             )
-        return make_result([(score, tokens)], self._eos_id)
+        cut = self._forced_end and length == self._max_length[place]
+        return make_result([(score, tokens)], self._eos_id, is_cut=cut)
 
     def retire(self, place: int, last: int) -> None:
         """Forget the sentence at `place`; the one at `last` moves there."""
-        for array in (self._steps, self._max_length, self._min_length, self._length_penalty, self._scored):
+        for array in (self._steps, self._max_length, self._length_penalty, self._scored, self._history):
             array[place] = array[last]
         self._log_probability[place] = self._log_probability[last]
-        self._history[place] = self._history[last]
+        self._constraints.retire(place, last)
+        self._sampler.retire(place, last)
 
 
-def make_result(ranked: list[tuple[float, list[int]]], eos_id: int) -> SearchResult:
-    """Turn ranked (score, tokens with the end token if there is one) into a result without end tokens."""
+def make_result(ranked: Ranked, eos_id: int, *, is_cut: bool) -> SearchResult:
+    """Turn ranked hypotheses into a result without end tokens.
+
+    Args:
+        ranked: scores and tokens, with the end token if there is one; at least one.
+        eos_id: the end token.
+        is_cut: whether the end token of the best one was forced upon it.
+    """
     ends = [tokens[-1] == eos_id for _, tokens in ranked]
     hypotheses = tuple(
         Hypothesis(tuple(tokens[:-1] if end else tokens), score)
         for (score, tokens), end in zip(ranked, ends, strict=True)
     )
-    return SearchResult(hypotheses, "eos" if ends[0] else "length")
-
-
-def normalised(log_probability: float, length: int, length_penalty: float) -> float:
-    """CTranslate2's score: `log_probability / length**length_penalty`.
-
-    Args:
-        log_probability: sum over the tokens of a hypothesis.
-        length: number of these tokens, the end token included.
-        length_penalty: 0 leaves the sum as it is, 1 gives the mean per token.
-
-    Returns:
-        The score by which hypotheses are ranked.
-    """
-    return log_probability / math.pow(length, length_penalty)
-
-
-def mask_end_token(logits: Floats, steps: Places, min_length: Places, eos_id: int) -> None:
-    """Forbid the end token, in place, in the rows of sentences that are still too short.
-
-    Args:
-        logits: float32 [N*K, V].
-        steps: [N], tokens chosen so far.
-        min_length: [N], tokens before which the end token is not allowed.
-        eos_id: column to forbid.
-    """
-    short = steps < min_length
-    if short.any():
-        logits[np.repeat(short, len(logits) // len(short)), eos_id] = -np.inf
+    return SearchResult(hypotheses, "eos" if ends[0] and not is_cut else "length")
 
 
 def broken_rows(best: Floats) -> list[int]:
@@ -208,32 +226,3 @@ def with_room(history: NDArray[np.int32], steps: int) -> NDArray[np.int32]:
     if history.shape[1] >= steps:
         return history
     return np.concatenate([history, np.zeros_like(history)], axis=1)
-
-
-_EXP_BLOCK = 32768
-"""Scores per pass of `log_sum_exp`: 128 KiB, so that the passes over them stay in the second-level cache."""
-
-
-def log_sum_exp(logits: Floats, largest: Floats) -> Floats:
-    """Logarithm of the sum of exponentials of every row.
-
-    Args:
-        logits: float32 [R, V].
-        largest: float32 [R], the maximum of each row.
-
-    Returns:
-        float32 [R].
-    """
-    rows, width = logits.shape
-    sums = np.empty(rows, np.float32)
-    step = max(1, _EXP_BLOCK // width)
-    scratch = np.empty((min(step, rows), width), np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are found by `broken_rows`
-        for first in range(0, rows, step):
-            block = logits[first : first + step]
-            out = scratch[: len(block)]
-            np.subtract(block, largest[first : first + step, None], out=out)
-            np.exp(out, out=out)
-            out.sum(axis=1, out=sums[first : first + step])
-        result: Floats = np.log(sums) + largest
-    return result

@@ -13,23 +13,41 @@ from server.errors import InvalidOptionError
 FinishReason = Literal["eos", "length"]
 """Why a sentence ended: the model said so, or `max_decoding_length` was reached."""
 
+EarlyStopping = bool | Literal["never"]
+"""Values of transformers' option of this name."""
+
 EndReason = Literal["eos", "length", "cancelled", "deadline", "error"]
 """Why a sentence left the engine, with or without a result; a label of the metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """How a sentence is decoded, in CTranslate2's words.
+    """How a sentence is decoded, in CTranslate2's words; docs/decoding.md has the exact meanings.
+
+    Lengths are in target tokens and count `target_prefix`.
 
     Attributes:
-        beam_size: hypotheses kept at each step; 1 is greedy search.
+        beam_size: hypotheses kept at each step; 1 is greedy search. When sampling, the rows that a sentence
+            takes, at least `num_hypotheses`.
         length_penalty: exponent a of the final score `log P / length**a`; 0 ranks by plain log-probability.
-        num_hypotheses: how many of the best hypotheses to return, at most `beam_size`.
+        num_hypotheses: how many of the best hypotheses to return, at most `beam_size`; when sampling, how
+            many to draw.
         max_decoding_length: decoder steps after which a sentence ends, the one that yields the end token
             counted.
         min_decoding_length: target tokens before which the end token is not allowed; 0 allows empty targets
             (CTranslate2's default is 1).
         return_scores: whether greedy search also accumulates log-probabilities (beam search always does).
+        patience: CTranslate2's beam search goes on until `beam_size * patience` hypotheses have ended.
+        early_stopping: None ends beam search as CTranslate2 does; False, True and "never" do everything as
+            transformers' beam search with that value.
+        repetition_penalty: divides scores above zero of tokens that were written before, multiplies those
+            below; 1 changes nothing.
+        no_repeat_ngram_size: length of token sequences that may occur only once; 0 allows all.
+        target_prefix: tokens that the target begins with; they are returned, too.
+        sampling_topk: draw from this many best tokens; 1 takes the best without drawing, 0 draws from all.
+        sampling_topp: of these, draw from the fewest that reach this probability together.
+        sampling_temperature: divides scores before drawing; 0 takes the best without drawing.
+        seed: what draws depend on, together with the source tokens of the sentence.
     """
 
     beam_size: int = 1
@@ -38,6 +56,30 @@ class DecodingOptions:
     max_decoding_length: int = 256
     min_decoding_length: int = 0
     return_scores: bool = False
+    patience: float = 1.0
+    early_stopping: EarlyStopping | None = None
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    target_prefix: tuple[int, ...] = ()
+    sampling_topk: int = 1
+    sampling_topp: float = 1.0
+    sampling_temperature: float = 1.0
+    seed: int = 0
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn at random."""
+        return self.sampling_topk != 1 and self.sampling_temperature > 0
+
+    @property
+    def follows_transformers(self) -> bool:
+        """Whether beam search keeps transformers' rules; without beams there is no difference."""
+        return self.early_stopping is not None and not self.samples
+
+    @property
+    def max_ended(self) -> int:
+        """Hypotheses after which CTranslate2's beam search ends."""
+        return math.floor(self.beam_size * self.patience + 0.5)
 
     def validate(self) -> None:
         """Check every option and how they fit together.
@@ -55,6 +97,26 @@ class DecodingOptions:
             raise InvalidOptionError("max_decoding_length must be at least 1")
         if not 0 <= self.min_decoding_length <= self.max_decoding_length:
             raise InvalidOptionError("min_decoding_length must be between 0 and max_decoding_length")
+        if len(self.target_prefix) > self.max_decoding_length:
+            raise InvalidOptionError("target_prefix is longer than max_decoding_length")
+        if not 0 < self.patience < math.inf:
+            raise InvalidOptionError("patience must be above 0")
+        if self.max_ended < self.num_hypotheses:
+            raise InvalidOptionError("num_hypotheses must be at most beam_size * patience")
+        if self.early_stopping not in (None, False, True, "never"):
+            raise InvalidOptionError("early_stopping must be false, true or never")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise InvalidOptionError("repetition_penalty must be above 0")
+        if self.no_repeat_ngram_size < 0:
+            raise InvalidOptionError("no_repeat_ngram_size must be at least 0")
+        if self.sampling_topk < 0:
+            raise InvalidOptionError("sampling_topk must be at least 0")
+        if not 0 < self.sampling_topp <= 1:
+            raise InvalidOptionError("sampling_topp must be above 0 and at most 1")
+        if not 0 <= self.sampling_temperature < math.inf:
+            raise InvalidOptionError("sampling_temperature must be at least 0")
+        if self.seed < 0:
+            raise InvalidOptionError("seed must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +201,8 @@ class EngineLimits:
 
     Attributes:
         workers: worker threads, each with its own arena and batches.
-        max_rows: decoder rows of one worker over all beam widths (a sentence takes `beam_size` rows).
+        max_rows: decoder rows of one worker in one lane over all beam widths (a sentence takes `beam_size`
+            rows).
         max_queue_sentences: sentences that may wait, over all workers.
         max_queue_tokens: source tokens that may wait, over all workers.
         max_batch_tokens: source tokens started in one step, and encoder positions of one run, padding
@@ -147,6 +210,7 @@ class EngineLimits:
             some 128 positions.
         max_source_tokens: tokens of one source sentence, prefix and suffix included.
         max_target_tokens: upper bound of `max_decoding_length`; a larger one is lowered to it.
+        max_cache_bytes: what the key/value caches of all workers may take together; None is no bound.
     """
 
     workers: int = 1
@@ -156,6 +220,7 @@ class EngineLimits:
     max_batch_tokens: int = 1024
     max_source_tokens: int = 512
     max_target_tokens: int = 512
+    max_cache_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +232,7 @@ class EngineStats:
         queue_tokens: source tokens waiting.
         queue_oldest_age_s: seconds the oldest waiting sentence has waited; 0.0 if none waits.
         rows_busy: decoder rows in use, over all workers.
-        rows_total: decoder rows there are, over all workers.
+        rows_total: decoder rows there are, over all workers and lanes.
         kv_cache_bytes: bytes held by the arenas of all workers.
         alive: False once a worker crashed.
         last_progress_s: monotonic time of the last finished step, or of the start.
@@ -196,7 +261,7 @@ class EngineObserver(Protocol):
         """One sentence left the engine."""
 
     def error(self, kind: str) -> None:
-        """One engine fault: `run_failed`, `poison`, `terminated` or `worker_lost`."""
+        """One engine fault: `run_failed`, `poison`, `terminated`, `out_of_memory` or `worker_lost`."""
 
 
 class NullObserver:

@@ -25,8 +25,10 @@ from server.errors import (
 )
 from server.runtime.session import Runtime
 
+from .cache_budget import CacheBudget
 from .engine import Engine, Outcome, end_of_unwanted
-from .scheduler import Load, Scheduler
+from .lanes import Lanes
+from .scheduler import LANES, Lane, Load, Scheduler
 from .sequence import (
     DecodingOptions,
     EndReason,
@@ -37,6 +39,7 @@ from .sequence import (
     Sequence,
     SequenceResult,
 )
+from .shortlist import Shortlist
 
 _log = logging.getLogger("dragoman.engine")
 
@@ -60,6 +63,7 @@ class WorkerPool:
         limits: EngineLimits,
         observer: EngineObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Make the engines; no thread runs before `start`.
 
@@ -68,23 +72,24 @@ class WorkerPool:
             limits: what the pool takes on.
             observer: told what happens; None looks away.
             clock: monotonic seconds; deadlines are on this clock.
+            shortlist: candidates of sentences, if the decoders take their columns as inputs.
         """
+        self._shortlist = shortlist
         self._runtime = runtime
         self._limits = limits
         self._observer = observer or NullObserver()
         self._clock = clock
         self._scheduler = Scheduler(limits)
         self._changed = threading.Condition()
-        self._engines = [
-            Engine(runtime, limits, self._scheduling_for(worker), self._observer, clock)
-            for worker in range(limits.workers)
-        ]
+        self._budget = CacheBudget(runtime.spec, limits)
+        self._lanes = [self._lanes_of(worker) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
-        self._busy_rows = [0] * limits.workers
+        self._busy_rows: dict[Lane, list[int]] = {lane: [0] * limits.workers for lane in LANES}
         self._cache_bytes = [0] * limits.workers
         self._live: dict[str, set[Sequence]] = {}
         self._draining = False
         self._stopping = False
+        self._memory_epoch = 0  # goes up when there may be memory for a sentence that lacks it
         self._death: BaseException | None = None
         self._last_progress_s = clock()
 
@@ -101,7 +106,7 @@ class WorkerPool:
         self,
         request_id: str,
         sources: SequenceOf[SequenceOf[int]],
-        options: DecodingOptions,
+        options: DecodingOptions | SequenceOf[DecodingOptions],
         deadline_s: float | None = None,
     ) -> list[Future[SequenceResult]]:
         """Put all sentences of a request in the line, or none.
@@ -113,7 +118,7 @@ class WorkerPool:
         Args:
             request_id: names the request for `abort` and for fair sharing.
             sources: token ids of every sentence, prefix and suffix included.
-            options: how to decode them.
+            options: how to decode them, all alike or each its own way.
             deadline_s: time on the pool's clock after which nobody waits for them, if there is one.
 
         Returns:
@@ -125,10 +130,12 @@ class WorkerPool:
             DrainingError: the pool is closing.
             EngineDeadError: a worker crashed.
         """
-        self._check(sources, options)
+        each = [options] * len(sources) if isinstance(options, DecodingOptions) else list(options)
+        self._check(sources, each)
         now_s, end_s = self._clock(), math.inf if deadline_s is None else deadline_s
         sequences = [
-            Sequence(request_id, tuple(source), options, now_s, end_s, Future()) for source in sources
+            Sequence(request_id, tuple(source), one, now_s, end_s, Future())
+            for source, one in zip(sources, each, strict=True)
         ]
         with self._changed:
             if self._death is not None:
@@ -146,6 +153,7 @@ class WorkerPool:
         """End a request: waiting sentences leave the line now, decoding ones their rows within a step."""
         with self._changed:
             self._scheduler.abort(request_id)
+            self._retry_memory()
             sequences = list(self._live.get(request_id, ()))
             for sequence in sequences:
                 sequence.aborted = True
@@ -187,19 +195,24 @@ class WorkerPool:
                 queue_sentences=self._scheduler.sentences,
                 queue_tokens=self._scheduler.tokens,
                 queue_oldest_age_s=0.0 if oldest_s is None else self._clock() - oldest_s,
-                rows_busy=sum(self._busy_rows),
-                rows_total=self._limits.max_rows * self._limits.workers,
+                rows_busy=sum(map(sum, self._busy_rows.values())),
+                rows_total=self._limits.max_rows * self._limits.workers * len(LANES),
                 kv_cache_bytes=sum(self._cache_bytes),
                 alive=self._death is None,
                 last_progress_s=self._last_progress_s,
             )
 
-    def _check(self, sources: SequenceOf[SequenceOf[int]], options: DecodingOptions) -> None:
+    def _check(self, sources: SequenceOf[SequenceOf[int]], each: SequenceOf[DecodingOptions]) -> None:
         """Refuse what the engine could never decode."""
-        options.validate()
-        widths = [width for width in self._runtime.spec.beam_widths if width <= self._limits.max_rows]
-        if options.beam_size not in widths:
-            raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
+        spec = self._runtime.spec
+        widths = [width for width in spec.beam_widths if width <= self._limits.max_rows]
+        for options in set(each):
+            options.validate()
+            if options.beam_size not in widths:
+                raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
+            words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for id in options.target_prefix)
+            if not all(words):
+                raise InvalidOptionError("target_prefix has a token that no target can have")
         longest = min(self._limits.max_source_tokens, self._runtime.spec.max_source_tokens)
         for source in sources:
             if not source:
@@ -207,43 +220,87 @@ class WorkerPool:
             if len(source) > longest:
                 raise TextTooLongError(f"a sentence has {len(source)} tokens; at most {longest} are accepted")
 
-    def _scheduling_for(self, worker: int) -> Callable[[int], list[Sequence]]:
-        """Give the worker's engine its access to the line."""
+    def _lanes_of(self, worker: int) -> Lanes:
+        """Make a worker's engines and give them access to the line."""
 
-        def schedule(free_rows: int) -> list[Sequence]:
+        def schedule(lane: Lane, free_rows: int) -> list[Sequence]:
             now_s = self._clock()
             with self._changed:
                 overdue = self._scheduler.expire(now_s)
-                busy = self._busy_rows
+                busy = self._busy_rows[lane]
                 busy[worker] = self._limits.max_rows - free_rows
-                load = Load(free_rows, busy[worker], sum(busy), self._limits.workers)
+                reserve = functools.partial(self._budget.reserve, worker, lane)
+                load = Load(free_rows, busy[worker], sum(busy), self._limits.workers, lane, reserve)
                 admitted = self._scheduler.admit(now_s, load)
                 busy[worker] += sum(sequence.beam_size for sequence in admitted)
             self._end(overdue, end_of_unwanted)
             return admitted
 
-        return schedule
+        def make_engine(_lane: Lane, take: Callable[[int], list[Sequence]]) -> Engine:
+            return Engine(self._runtime, self._limits, take, self._observer, self._clock, self._shortlist)
+
+        return Lanes(make_engine, schedule, self._observer, self._clock)
 
     def _work(self, worker: int) -> None:
-        """Step the worker's engine while there is work; a worker thread's whole life."""
-        engine = self._engines[worker]
+        """Step the worker's engines while there is work; a worker thread's whole life."""
+        lanes, tried_epoch = self._lanes[worker], -1
         try:
-            while self._wait_for_work(engine):
-                outcomes = engine.step()
+            while (waiting := self._wait_for_work(lanes, tried_epoch)) is not None:
+                outcomes = lanes.step(waiting)
                 with self._changed:
-                    self._busy_rows[worker] = engine.rows
-                    self._cache_bytes[worker] = engine.cache_bytes
-                    self._last_progress_s = self._clock()
+                    tried_epoch = self._note_step(worker, ended=bool(outcomes))
                 for outcome in outcomes:
                     self._finish(outcome)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the callers must hear of it
             self._die(error)
 
-    def _wait_for_work(self, engine: Engine) -> bool:
-        """Sleep until there are rows to decode or sentences to start; False ends the thread."""
+    def _wait_for_work(self, lanes: Lanes, tried_epoch: int) -> dict[Lane, bool] | None:
+        """Sleep until there are rows to decode or sentences that may be started.
+
+        Args:
+            lanes: of the worker.
+            tried_epoch: memory epoch at which what waits could not be started.
+
+        Returns:
+            For each lane, whether sentences wait in it; None ends the thread.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or engine.rows or self._scheduler.sentences)
-            return not self._stopping
+            self._changed.wait_for(
+                lambda: (
+                    self._stopping
+                    or any(lanes.rows.values())
+                    or (self._scheduler.sentences and self._memory_epoch != tried_epoch)
+                )
+            )
+            return None if self._stopping else {lane: self._scheduler.rows[lane] > 0 for lane in LANES}
+
+    def _note_step(self, worker: int, *, ended: bool) -> int:
+        """Take over what a step has changed; call with the lock held.
+
+        Returns:
+            The memory epoch at which the worker need not try again, -1 for none.
+        """
+        lanes, rows = self._lanes[worker], self._lanes[worker].rows
+        for lane in LANES:
+            self._busy_rows[lane][worker] = rows[lane]
+            if not rows[lane]:
+                self._budget.emptied(worker, lane)
+        self._last_progress_s = self._clock()
+        tried_epoch = -1
+        if self._scheduler.lacks_memory:
+            kept = lanes.free_idle()
+            freed = [self._budget.freed(worker, lane, kept[lane]) for lane in LANES]
+            if ended or any(freed):
+                self._retry_memory()
+            elif not any(rows.values()):
+                tried_epoch = self._memory_epoch
+        self._cache_bytes[worker] = lanes.cache_bytes
+        return tried_epoch
+
+    def _retry_memory(self) -> None:
+        """Let every worker try again to start what lacked memory; call with the lock held."""
+        self._memory_epoch += 1
+        self._changed.notify_all()
 
     def _die(self, error: BaseException) -> None:
         """Record that a worker crashed: nothing can be decoded any more, every caller is told."""

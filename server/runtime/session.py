@@ -25,13 +25,15 @@ class ModelSpec:
         decoder_heads: attention heads H of the decoder.
         head_size: size D of one head.
         vocabulary_size: target vocabulary V.
-        cache_dtype: dtype of keys and values, float32 or float16.
+        cache_dtype: dtype of keys and values: float32, float16 or int8.
         pad_id: fills the source on the right.
         eos_id: ends a target.
         decoder_start_id: the first input of the decoder.
         beam_widths: beam sizes for which there is a decoder, ascending.
         max_source_tokens: longest source, prefix and suffix included.
         max_target_tokens: longest target; also the largest cache capacity.
+        suppressed_ids: tokens that are never written.
+        forced_end: whether a target that reaches its longest length must have the end token there.
     """
 
     decoder_layers: int
@@ -45,6 +47,8 @@ class ModelSpec:
     beam_widths: tuple[int, ...]
     max_source_tokens: int
     max_target_tokens: int
+    suppressed_ids: tuple[int, ...] = ()
+    forced_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -58,9 +62,10 @@ class StepBuffers:
         inputs: `input_ids` int64 [R, 1], `positions` int64 [R, 1], `self_lengths` int32 [R], `self_total`
             int32 [], `cross_lengths` int32 [N], `cross_total` int32 [], and per layer i `self_key_i`,
             `self_value_i` [R, H, P, D], `cross_key_i`, `cross_value_i` [N, H, S, D], `cross_last_key_i`,
-            `cross_last_value_i` [N, 1, H*D].
-        outputs: `logits` float32 [R, V], and per layer `self_key_out_i`, `self_value_out_i`,
-            `cross_key_out_i`, `cross_value_out_i`.
+            `cross_last_value_i` [N, 1, H*D]. With a shortlist also `column_weights` int8 [E, C],
+            `column_scales` and `column_biases` float32 [C].
+        outputs: `logits` float32 [R, V], with a shortlist [R, C], and per layer `self_key_out_i`,
+            `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
     """
 
     inputs: Mapping[str, Array]
@@ -79,7 +84,8 @@ class EncoderSession(Protocol):
 
         Returns:
             `cross_key_0`, `cross_value_0`, `cross_key_1`, ...: [N, H, S, D] each, a pair for every decoder
-            layer; positions past a sentence's length hold anything.
+            layer; positions past a sentence's length hold anything. Where caches are int8 they are followed
+            by `cross_last_key_0`, `cross_last_value_0`, ...: float32 [N, 1, H*D], of the last source token.
 
         Raises:
             InferenceError: the run failed; the session stays usable.
@@ -100,6 +106,27 @@ class DecoderSession(Protocol):
 
         Raises:
             InferenceError: the run failed; what it wrote is undefined, the session stays usable.
+        """
+
+
+class ColumnSource(Protocol):
+    """Gives columns of the projection. Thread-safe."""
+
+    @property
+    def width(self) -> int:
+        """Rows E of a column."""
+
+    def columns(self, ids: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+        """Read columns.
+
+        Args:
+            ids: int64 [C], tokens.
+
+        Returns:
+            Weights int8 [C, E], scales float32 [C] and biases float32 [C].
+
+        Raises:
+            InferenceError: the run failed.
         """
 
 

@@ -1,9 +1,11 @@
 """What a request may ask for: texts, tokens and options against the limits of server and model."""
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from export.bundle import Manifest
+from export.bundle import Generation, Manifest
 from server.engine.sequence import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
 from server.service.request import DecodingWishes
@@ -14,6 +16,9 @@ from server.settings import Settings
 # ends early.
 _DEFAULT_LENGTH_RATIO = 3
 _DEFAULT_LENGTH_EXTRA = 32
+T = TypeVar("T")
+
+_MODEL_CHOOSES_NOTHING = Generation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class RequestLimits:
         default_beam_size: used when the request does not choose.
         max_beam_size: largest allowed.
         beam_widths: widths that the bundle has a graph for, ascending.
+        generation: how the model's makers meant it to be decoded, where the request does not choose.
+        target_prefix: tokens that every target of this model begins with.
     """
 
     max_texts: int
@@ -39,6 +46,8 @@ class RequestLimits:
     default_beam_size: int
     max_beam_size: int
     beam_widths: tuple[int, ...]
+    generation: Generation = _MODEL_CHOOSES_NOTHING
+    target_prefix: tuple[int, ...] = ()
 
     @property
     def usable_widths(self) -> tuple[int, ...]:
@@ -62,9 +71,11 @@ def request_limits(settings: Settings, manifest: Manifest) -> RequestLimits:
         max_request_tokens=settings.max_request_tokens,
         max_source_tokens=manifest.limits.max_source_tokens,
         max_target_tokens=manifest.limits.max_target_tokens,
-        default_beam_size=settings.default_beam_size,
+        default_beam_size=settings.default_beam_size or manifest.generation.beam_size or 1,
         max_beam_size=settings.max_beam_size,
         beam_widths=manifest.graphs.beam_widths,
+        generation=manifest.generation,
+        target_prefix=manifest.special_tokens.target_prefix_ids,
     )
 
 
@@ -117,13 +128,39 @@ def check_options(wishes: DecodingWishes, limits: RequestLimits) -> None:
     choose_options(wishes, limits, longest_source=limits.max_source_tokens)
 
 
-def choose_options(wishes: DecodingWishes, limits: RequestLimits, longest_source: int) -> DecodingOptions:
+def choose_each(
+    wishes: DecodingWishes, limits: RequestLimits, longest_source: int, prefixes: Sequence[tuple[int, ...]]
+) -> DecodingOptions | list[DecodingOptions]:
+    """Turn wishes into the options of every sentence, or into those that all of them share.
+
+    Args:
+        wishes: what the client stated.
+        limits: what is allowed.
+        longest_source: tokens of the request's longest sentence.
+        prefixes: target ids that each sentence's translation begins with.
+
+    Returns:
+        Options that the engine accepts.
+
+    Raises:
+        InvalidOptionError: an option is out of range; the message names it.
+    """
+    options = choose_options(wishes, limits, longest_source, max(map(len, prefixes), default=0))
+    if not any(prefixes):
+        return options
+    return [replace(options, target_prefix=(*options.target_prefix, *prefix)) for prefix in prefixes]
+
+
+def choose_options(
+    wishes: DecodingWishes, limits: RequestLimits, longest_source: int, prefix_tokens: int = 0
+) -> DecodingOptions:
     """Turn wishes into the options of the engine.
 
     Args:
         wishes: what the client stated.
         limits: what is allowed.
         longest_source: tokens of the request's longest sentence.
+        prefix_tokens: tokens of the longest beginning that the request has for a translation.
 
     Returns:
         Options that the engine accepts.
@@ -135,30 +172,65 @@ def choose_options(wishes: DecodingWishes, limits: RequestLimits, longest_source
     minimum = wishes.min_decoding_length or 0
     if minimum > limits.max_target_tokens:
         raise InvalidOptionError(f"min_decoding_length may be at most {limits.max_target_tokens}")
+    forced = prefix_tokens + len(limits.target_prefix)
+    if forced > (maximum or limits.max_target_tokens):
+        raise InvalidOptionError(
+            f"target_prefix has {prefix_tokens} tokens: more than a translation may have"
+        )
     if maximum is None:
-        usual = _DEFAULT_LENGTH_RATIO * longest_source + _DEFAULT_LENGTH_EXTRA
-        maximum = max(minimum, min(limits.max_target_tokens, usual))
+        usual = _DEFAULT_LENGTH_RATIO * longest_source + _DEFAULT_LENGTH_EXTRA + forced
+        meant = limits.generation.max_decoding_length or usual
+        maximum = max(minimum, min(limits.max_target_tokens, usual, meant))
     elif maximum > limits.max_target_tokens:
         raise InvalidOptionError(f"max_decoding_length may be at most {limits.max_target_tokens}")
     options = DecodingOptions(
         beam_size=_choose_beam_size(wishes, limits),
-        length_penalty=1.0 if wishes.length_penalty is None else wishes.length_penalty,
+        length_penalty=_or(wishes.length_penalty, _or(limits.generation.length_penalty, 1.0)),
         num_hypotheses=wishes.num_hypotheses,
         max_decoding_length=maximum,
         min_decoding_length=minimum,
         return_scores=wishes.return_scores,
+        patience=_or(wishes.patience, 1.0),
+        early_stopping=_or(wishes.early_stopping, limits.generation.early_stopping),
+        repetition_penalty=_or(wishes.repetition_penalty, 1.0),
+        no_repeat_ngram_size=_or(wishes.no_repeat_ngram_size, 0),
+        target_prefix=limits.target_prefix,
+        sampling_topk=_or(wishes.sampling_topk, 1),
+        sampling_topp=_or(wishes.sampling_topp, 1.0),
+        sampling_temperature=_or(wishes.sampling_temperature, 1.0),
+        seed=_seed(wishes),
     )
+    if options.sampling_topk == 1 and (options.sampling_topp, options.sampling_temperature) != (1, 1):
+        raise InvalidOptionError(
+            "sampling_topp and sampling_temperature do nothing without a sampling_topk other than 1 (0: all)"
+        )
     options.validate()
     return options
 
 
+def _or(choice: T | None, default: T) -> T:
+    return default if choice is None else choice
+
+
+def _samples(wishes: DecodingWishes) -> bool:
+    return wishes.sampling_topk not in (None, 1) and wishes.sampling_temperature != 0
+
+
+def _seed(wishes: DecodingWishes) -> int:
+    if wishes.seed is None:
+        return secrets.randbits(32) if _samples(wishes) else 0
+    return wishes.seed
+
+
 def _choose_beam_size(wishes: DecodingWishes, limits: RequestLimits) -> int:
-    widths = limits.usable_widths
-    if wishes.beam_size is not None:
+    widths, samples = limits.usable_widths, _samples(wishes)
+    if samples and wishes.beam_size not in (None, 1):
+        raise InvalidOptionError("beam_size must be 1 with a sampling_topk other than 1: beams do not draw")
+    if wishes.beam_size is not None and not samples:
         if wishes.beam_size not in widths:
             raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
         return wishes.beam_size
-    wanted = max(limits.default_beam_size, wishes.num_hypotheses)
+    wanted = wishes.num_hypotheses if samples else max(limits.default_beam_size, wishes.num_hypotheses)
     for width in widths:
         if width >= wanted:
             return width

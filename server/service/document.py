@@ -20,11 +20,13 @@ class Document:
     Attributes:
         texts: for each text its pieces in order: a string to copy, or the index of a sequence.
         sequences: token ids with the model's specials; equal sentences share one.
+        target_prefixes: target ids that each sequence's translation begins with.
         is_html: whether translations are escaped on their way back.
     """
 
     texts: tuple[tuple[str | int, ...], ...]
     sequences: tuple[tuple[int, ...], ...]
+    target_prefixes: tuple[tuple[int, ...], ...]
     is_html: bool
 
 
@@ -43,13 +45,24 @@ class TextCodec:
         self._tokens = tokens
         self._limits = limits
 
-    def encode(self, texts: Sequence[str], language: str, *, is_html: bool) -> Document:
+    def encode(
+        self,
+        texts: Sequence[str],
+        language: str,
+        *,
+        is_html: bool,
+        prefix: Sequence[int] | None = None,
+        target_prefixes: Sequence[str] = (),
+    ) -> Document:
         """Turn texts into sequences for the engine.
 
         Args:
             texts: of one request.
             language: their language.
             is_html: whether they are HTML.
+            prefix: ids before every sentence, which tell a multilingual model the direction; None is the
+                prefix that all directions share.
+            target_prefixes: for each text what the translation of its first sentence begins with.
 
         Returns:
             A document whose sequences are ready to submit; none if there is nothing to translate.
@@ -58,14 +71,24 @@ class TextCodec:
             TextTooLongError: a sentence or the request has too many tokens.
         """
         split = split_markup if is_html else split_sentences
-        return self.encode_pieces([split(text, language) for text in texts], is_html=is_html)
+        pieces = [split(text, language) for text in texts]
+        return self.encode_pieces(pieces, is_html=is_html, prefix=prefix, target_prefixes=target_prefixes)
 
-    def encode_pieces(self, texts: Sequence[Sequence[Piece]], *, is_html: bool = False) -> Document:
+    def encode_pieces(
+        self,
+        texts: Sequence[Sequence[Piece]],
+        *,
+        is_html: bool = False,
+        prefix: Sequence[int] | None = None,
+        target_prefixes: Sequence[str] = (),
+    ) -> Document:
         """Turn texts that are already cut into pieces into sequences.
 
         Args:
             texts: the pieces of each text.
             is_html: whether the translations are to be escaped.
+            prefix: as for `encode`.
+            target_prefixes: as for `encode`.
 
         Returns:
             As `encode`.
@@ -73,30 +96,29 @@ class TextCodec:
         Raises:
             TextTooLongError: as `encode`.
         """
-        unique = dict.fromkeys(piece.text for pieces in texts for piece in pieces if piece.is_sentence)
+        begins = (
+            self._tokenizer.encode_target_batch(target_prefixes) if target_prefixes else [()] * len(texts)
+        )
+        keyed = [_keys(pieces, tuple(begin)) for pieces, begin in zip(texts, begins, strict=True)]
+        unique = dict.fromkeys(key for keys in keyed for key in keys if key)
         # One by one: SentencePiece's batch call starts a thread, which on a busy machine costs up to 15 ms.
         # No text needs a NUL, and tokenizers differ in what they make of it.
-        ids = [self._tokenizer.encode(sentence.replace("\0", " ")) for sentence in unique]
-        prefix, suffix = self._tokens.source_prefix_ids, self._tokens.source_suffix_ids
-        numbers: dict[str, int] = {}
-        sequences: list[tuple[int, ...]] = []
-        for sentence, pieces_ids in zip(unique, ids, strict=True):
-            if (
-                pieces_ids
-            ):  # only characters that the normaliser drops (zero width, control): copied, not decoded
-                numbers[sentence] = len(sequences)
-                sequences.append((*prefix, *pieces_ids, *suffix))
+        ids = [self._tokenizer.encode(sentence.replace("\0", " ")) for sentence, _ in unique]
+        prefix = self._tokens.source_prefix_ids if prefix is None else prefix
+        suffix = self._tokens.source_suffix_ids
+        # Those without ids have only characters that the normaliser drops (zero width, control): copied.
+        decoded = [(key, pieces_ids) for key, pieces_ids in zip(unique, ids, strict=True) if pieces_ids]
+        numbers = {key: number for number, (key, _) in enumerate(decoded)}
+        sequences = tuple((*prefix, *pieces_ids, *suffix) for _, pieces_ids in decoded)
         check_tokens([len(sequence) for sequence in sequences], self._limits)
         parts = tuple(
             tuple(
-                numbers.get(piece.text, escape(piece.text) if is_html else piece.text)
-                if piece.is_sentence
-                else piece.text
-                for piece in pieces
+                piece.text if key is None else numbers.get(key, escape(piece.text) if is_html else piece.text)
+                for piece, key in zip(pieces, keys, strict=True)
             )
-            for pieces in texts
+            for pieces, keys in zip(texts, keyed, strict=True)
         )
-        return Document(parts, tuple(sequences), is_html)
+        return Document(parts, sequences, tuple(begin for (_, begin), _ in decoded), is_html)
 
     def decode(
         self, document: Document, results: Sequence[SequenceResult], hypotheses: int
@@ -117,6 +139,15 @@ class TextCodec:
         if document.is_html:
             decoded = [[escape(text) for text in texts] for texts in decoded]
         return [_assemble(parts, results, decoded, hypotheses) for parts in document.texts]
+
+
+def _keys(pieces: Sequence[Piece], begin: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]] | None]:
+    """Name what is to be translated: each sentence and how its translation begins; None for the rest."""
+    keys: list[tuple[str, tuple[int, ...]] | None] = []
+    for piece in pieces:
+        keys.append((piece.text, begin) if piece.is_sentence else None)
+        begin = () if piece.is_sentence else begin
+    return keys
 
 
 def _assemble(

@@ -4,12 +4,18 @@ import time
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
 from model.tokenizer import Tokenizer, TokenizerError
+from server.engine.cache_budget import largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
+from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
-from server.errors import DragomanError
+from server.errors import DragomanError, SettingError
 from server.runtime.onnx_runtime import ModelRuntime
+from server.runtime.session import ModelSpec
 from server.service.model import ServedModel, TranslationEngine
 from server.settings import Settings
+
+MAX_SOLO_THREADS = 4
+"""Threads of a worker that has the machine to itself: one row has too little work for more."""
 
 _WARM_UP_TIMEOUT_S = 300.0
 _CLOSE_TIMEOUT_S = 5.0
@@ -27,20 +33,24 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
 
     Raises:
         BundleError: the bundle is refused; the message is one line that names the file and the reason.
+        SettingError: `max_kv_cache_mib` cannot hold the caches of one sentence of the largest size.
     """
     started_s = time.monotonic()
     manifest = verify_bundle(settings.bundle)
     sha256 = hash_file(settings.bundle / MANIFEST_NAME)
-    target = manifest.tokenizer.target
     try:
-        tokenizer = Tokenizer.load(
-            settings.bundle / manifest.tokenizer.source, settings.bundle / target if target else None
-        )
+        tokenizer = Tokenizer.load(*manifest.tokenizer.paths(settings.bundle))
     except TokenizerError as error:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
     # All that requests may choose: a graph that does not load must stop the start, not a request.
     widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
-    runtime = ModelRuntime.load(settings.bundle, manifest, beam_widths=widths)
+    runtime = ModelRuntime.load(
+        settings.bundle,
+        manifest,
+        solo_threads=min(settings.engine_workers, MAX_SOLO_THREADS),
+        beam_widths=widths,
+        shortlist=settings.shortlist,
+    )
     limits = EngineLimits(
         workers=settings.engine_workers,
         max_rows=settings.max_rows,
@@ -49,8 +59,10 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         max_batch_tokens=settings.max_batch_tokens,
         max_source_tokens=manifest.limits.max_source_tokens,
         max_target_tokens=manifest.limits.max_target_tokens,
+        max_cache_bytes=settings.max_kv_cache_mib << 20,
     )
-    engine = WorkerPool(runtime, limits, observer)
+    _check_cache_bound(runtime.spec, limits)
+    engine = WorkerPool(runtime, limits, observer, shortlist=_read_shortlist(settings, manifest, runtime))
     engine.start()
     try:
         translate_golden(manifest, tokenizer, engine)
@@ -59,6 +71,25 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         raise
     duration_s = time.monotonic() - started_s
     return ServedModel(manifest, sha256, tokenizer, engine, duration_s)
+
+
+def _read_shortlist(settings: Settings, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:
+    """Load the table of candidates, if the bundle has one and it is to be used."""
+    if manifest.shortlist is None or runtime.columns is None:
+        return None
+    table, size = settings.bundle / manifest.shortlist.table, manifest.architecture.vocab_size
+    return Shortlist.load(table, size, [manifest.special_tokens.eos_id], runtime.columns)
+
+
+def _check_cache_bound(spec: ModelSpec, limits: EngineLimits) -> None:
+    """Refuse a bound under which a request that is allowed could never be decoded."""
+    bound_bytes, needed_bytes = limits.max_cache_bytes, largest_request_bytes(spec, limits)
+    if bound_bytes is not None and needed_bytes > bound_bytes:
+        raise SettingError(
+            f"setting max_kv_cache_mib: {bound_bytes >> 20} MiB cannot hold the caches of one sentence of "
+            f"{limits.max_source_tokens} source and {limits.max_target_tokens} target tokens with max_rows "
+            f"{limits.max_rows}, {needed_bytes} bytes; raise it to {-(-needed_bytes >> 20)} or lower max_rows"
+        )
 
 
 def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: TranslationEngine) -> None:
@@ -72,9 +103,10 @@ def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: Translati
     Raises:
         BundleError: a sentence comes out differently, or not at all.
     """
-    tokens = manifest.special_tokens
+    first, suffix = manifest.directions[0], manifest.special_tokens.source_suffix_ids
+    prefix = manifest.source_prefix(first.source, first.target)
     for number, golden in enumerate(manifest.golden, start=1):
-        source = (*tokens.source_prefix_ids, *tokenizer.encode(golden.source), *tokens.source_suffix_ids)
+        source = (*prefix, *tokenizer.encode(golden.source), *suffix)
         options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
         try:
             (future,) = engine.submit(f"golden-{number}", [source], options)

@@ -17,10 +17,10 @@ class TranslationEngine(Protocol):
         self,
         request_id: str,
         sources: Sequence[Sequence[int]],
-        options: DecodingOptions,
+        options: DecodingOptions | Sequence[DecodingOptions],
         deadline_s: float | None = None,
     ) -> list[Future[SequenceResult]]:
-        """Queue sentences, all or none; each future ends exactly once."""
+        """Queue sentences, all or none, with one way to decode for all or for each; futures end once."""
         ...
 
     def abort(self, request_id: str) -> None:

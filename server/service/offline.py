@@ -15,10 +15,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
+from export.bundle import Direction, Manifest
 from server.engine.sequence import NullObserver, SequenceResult
-from server.errors import DragomanError, QueueFullError, TextTooLongError
+from server.errors import DragomanError, QueueFullError, TextTooLongError, UnsupportedLanguageError
 from server.service.admission import RequestLimits, check_options, choose_options, request_limits
 from server.service.document import Document, TextCodec
+from server.service.languages import Directions
 from server.service.loading import load_model
 from server.service.model import ServedModel
 from server.service.request import DecodingWishes
@@ -129,7 +131,14 @@ class LineTranslator:
     """Translates a stream of lines with one model. One run at a time."""
 
     def __init__(
-        self, model: ServedModel, limits: RequestLimits, wishes: DecodingWishes, *, split: bool = True
+        self,
+        model: ServedModel,
+        limits: RequestLimits,
+        wishes: DecodingWishes,
+        *,
+        split: bool = True,
+        source: str | None = None,
+        target: str | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -138,13 +147,20 @@ class LineTranslator:
             limits: of which those on texts and requests do not apply here.
             wishes: decoding options for all lines.
             split: whether a line of several sentences is translated sentence by sentence.
+            source: language of the lines; None takes the bundle's first direction that fits.
+            target: language of the translations, likewise.
+
+        Raises:
+            UnsupportedLanguageError: the bundle has no such direction.
         """
         self._model = model
         self._limits = limits
         self._wishes = wishes
         self._split = split
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits)
-        self._language = model.manifest.directions[0].source
+        direction = _choose_direction(model.manifest, source, target)
+        self._language = direction.source
+        self._prefix = model.manifest.source_prefix(direction.source, direction.target)
         self._stop = threading.Event()
         self._pending: queue.Queue[_Lines | Exception | None] = queue.Queue(_REQUESTS_AHEAD)
         self._numbers = itertools.count()
@@ -211,11 +227,11 @@ class LineTranslator:
             ends.append(line[len(body) :])
         cut = self._cut
         try:
-            document = self._codec.encode_pieces([cut(body) for body in bodies])
+            document = self._codec.encode_pieces([cut(body) for body in bodies], prefix=self._prefix)
         except TextTooLongError:
             for offset, body in enumerate(bodies):  # find the one it was
                 try:
-                    self._codec.encode_pieces([cut(body)])
+                    self._codec.encode_pieces([cut(body)], prefix=self._prefix)
                 except TextTooLongError as error:
                     raise LineError(number + offset, str(error)) from None
             raise
@@ -248,6 +264,18 @@ class LineTranslator:
             except queue.Full:
                 continue
             return
+
+
+def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> Direction:
+    known = Directions((d.source, d.target) for d in manifest.directions)
+    wanted = [
+        None if code is None else known.find(code, field)
+        for code, field in ((source, "source"), (target, "target"))
+    ]
+    for direction in manifest.directions:
+        if wanted[0] in (None, direction.source) and wanted[1] in (None, direction.target):
+            return direction
+    raise UnsupportedLanguageError(f"{wanted[0]} to {wanted[1]} is not a direction of this bundle")
 
 
 class _StoppedError(Exception):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from server.engine.sequence import EarlyStopping
 from server.service.languages import Detection
 
 
@@ -17,6 +18,15 @@ class DecodingWishes:
         max_decoding_length: target tokens after which a sentence ends.
         min_decoding_length: target tokens before which a sentence does not end.
         return_scores: whether scores are wanted.
+        patience: factor of the number of hypotheses after which CTranslate2's rule ends beam search.
+        early_stopping: a value asks for transformers' rules of beam search.
+        repetition_penalty: factor against tokens that were written before.
+        no_repeat_ngram_size: length of token sequences that may occur only once.
+        sampling_topk: tokens to draw from; 1 draws nothing, 0 draws from all.
+        sampling_topp: probability that the tokens to draw from reach together.
+        sampling_temperature: divisor of scores before drawing.
+        seed: makes draws repeatable; None draws differently every time.
+        target_prefixes: beginnings of the translations, one for each text; none if empty.
     """
 
     beam_size: int | None = None
@@ -25,6 +35,15 @@ class DecodingWishes:
     max_decoding_length: int | None = None
     min_decoding_length: int | None = None
     return_scores: bool = False
+    patience: float | None = None
+    early_stopping: EarlyStopping | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+    sampling_topk: int | None = None
+    sampling_topp: float | None = None
+    sampling_temperature: float | None = None
+    seed: int | None = None
+    target_prefixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

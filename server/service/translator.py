@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal, TypeVar
 
 from server.engine.sequence import DecodingOptions, SequenceResult
-from server.errors import AbortedError, DeadlineExceededError
-from server.service.admission import RequestLimits, check_options, check_texts, choose_options
+from server.errors import DeadlineExceededError
+from server.service.admission import RequestLimits, check_options, check_texts, choose_each
+from server.service.arrivals import Arrivals
 from server.service.document import Document, TextCodec
 from server.service.languages import AUTO, Detection, Detector, Directions
 from server.service.model import ServedModel
@@ -53,6 +54,7 @@ class Translator:
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits)
         self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
         self._clock = clock
+        self._arrivals = Arrivals()
         self._futures: dict[str, Sequence[Future[SequenceResult]]] = {}
 
     async def translate(self, request: TranslationRequest) -> Translation:
@@ -79,12 +81,21 @@ class Translator:
         size = sum(map(len, request.texts))
         target = self.directions.find(request.target, "target")
         source, detected = await self._find_source(request, target, size)
+        prefix = self.model.manifest.source_prefix(source, target)
         document = await self._offload(
-            size, lambda: self._codec.encode(request.texts, source, is_html=request.is_html)
+            size,
+            lambda: self._codec.encode(
+                request.texts,
+                source,
+                is_html=request.is_html,
+                prefix=prefix,
+                target_prefixes=request.wishes.target_prefixes,
+            ),
         )
         tokenized_s = self._clock()
         longest = max(map(len, document.sequences), default=0)
-        results = await self._run(request, document, choose_options(request.wishes, self.limits, longest))
+        options = choose_each(request.wishes, self.limits, longest, document.target_prefixes)
+        results = await self._run(request, document, options)
         decoded_s = self._clock()
         texts = await self._offload(
             size, lambda: self._codec.decode(document, results, request.wishes.num_hypotheses)
@@ -168,7 +179,10 @@ class Translator:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _run(
-        self, request: TranslationRequest, document: Document, options: DecodingOptions
+        self,
+        request: TranslationRequest,
+        document: Document,
+        options: DecodingOptions | list[DecodingOptions],
     ) -> list[SequenceResult]:
         if not document.sequences:
             return []
@@ -178,28 +192,11 @@ class Translator:
             request.request_id, document.sequences, options, request.deadline_s
         )
         self._futures[request.request_id] = futures
-        waiting = [asyncio.wrap_future(future) for future in futures]
         try:
             timeout_s = max(0.0, request.deadline_s - self._clock()) + _DEADLINE_GRACE_S
-            _, late = await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION)
-            for future in waiting:
-                if future.cancelled():
-                    raise AbortedError("the engine dropped the request")
-                if future.done() and (error := future.exception()) is not None:
-                    raise error
-            if late:
-                raise DeadlineExceededError("the deadline passed before the translation was ready")
-            return [future.result() for future in waiting]
+            return await self._arrivals.wait(futures, timeout_s)
         except BaseException:
             self.model.engine.abort(request.request_id)
-            for future in waiting:
-                future.add_done_callback(_look_away)
             raise
         finally:
             self._futures.pop(request.request_id, None)
-
-
-def _look_away(future: "asyncio.Future[SequenceResult]") -> None:
-    """Take the outcome of a sentence nobody waits for, so that asyncio does not report it as forgotten."""
-    if not future.cancelled():
-        future.exception()

@@ -52,6 +52,18 @@ def test_options_reach_the_engine(tiny_bundle: Path) -> None:
     assert refused.stderr == b"dragoman: beam_size must be one of 1, 2, 4\n"
 
 
+def test_a_seed_gives_the_same_lines_however_they_arrive(tiny_bundle: Path) -> None:
+    sentences, _ = parallel_text(40, seed=9)
+    options = ("--sampling-topk", "0", "--sampling-temperature", "1.5", "--seed")
+    text = "\n".join(sentences).encode()
+    first = translate(tiny_bundle, text, *options, "1").stdout.split(b"\n")
+    backwards = "\n".join(sentences[::-1]).encode()
+    assert translate(tiny_bundle, backwards, *options, "1").stdout.split(b"\n") == first[::-1]
+    assert translate(tiny_bundle, text, *options, "2").stdout.split(b"\n") != first
+    searched = translate(tiny_bundle, text, "--beam-size", "4", "--early-stopping", "never")
+    assert searched.returncode == 0
+
+
 @pytest.mark.parametrize("options", [["--split"], ["--no-split"]])
 def test_lines_may_stay_whole(tiny_bundle: Path, options: list[str]) -> None:
     ended = translate(tiny_bundle, b"the cat sees a bird. the bird sees a cat.\r\n", *options)

@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,23 +89,62 @@ def test_it_translates(shipped: Shipped) -> None:
     assert "1987" in shipped.translate("I was born in 1987.")
 
 
-@pytest.mark.slow
-def test_1000_mixed_sentences_get_the_same_tokens_alone_and_in_any_batch(shipped: Shipped) -> None:
-    texts = mixed_sentences(1000)
-    options = DecodingOptions(return_scores=True)
-    alone = [shipped.one(text, options) for text in texts]
+GREEDY = DecodingOptions(return_scores=True)
+BEAMS = DecodingOptions(beam_size=4, num_hypotheses=4, return_scores=True)
+DRAWN = DecodingOptions(sampling_topk=10, sampling_temperature=0.8, seed=3, return_scores=True)
+CONSTRAINED = DecodingOptions(repetition_penalty=1.3, no_repeat_ngram_size=2, return_scores=True)
 
-    draw = random.Random(6)
+
+@pytest.fixture(scope="module")
+def alone(shipped: Shipped) -> dict[str, tuple[Hypothesis, ...]]:
+    """1,000 sentences, translated one after the other with nobody else there."""
+    return {text: shipped.one(text, GREEDY) for text in mixed_sentences(1000)}
+
+
+@pytest.mark.slow
+def test_1000_mixed_sentences_get_the_same_tokens_alone_and_in_any_batch(
+    shipped: Shipped, alone: dict[str, tuple[Hypothesis, ...]]
+) -> None:
+    texts, draw = list(alone), random.Random(6)
     order = draw.sample(range(len(texts)), len(texts))
-    beams = DecodingOptions(beam_size=4, num_hypotheses=4, return_scores=True)
     together: dict[int, Future[SequenceResult]] = {}
-    others: list[tuple[str, Future[SequenceResult]]] = []
-    while order:  # requests of 1 to 64 sentences, all in flight at once, with beam search between them
+    others: list[tuple[str, DecodingOptions, Future[SequenceResult]]] = []
+    while order:  # requests of 1 to 64 sentences, all in flight at once, with other options between them
         chosen, order = order[: (size := draw.randint(1, 64))], order[size:]
-        futures = shipped.submit(f"request-{len(together)}", [texts[i] for i in chosen], options)
+        futures = shipped.submit(f"request-{len(together)}", [texts[i] for i in chosen], GREEDY)
         together.update(zip(chosen, futures, strict=True))
-        some = [texts[i] for i in draw.sample(range(len(texts)), 4)]
-        others += zip(some, shipped.submit(f"beam-{len(together)}", some, beams), strict=True)
-    assert [together[i].result(WAIT_S).hypotheses for i in range(len(texts))] == alone
-    for text, future in others[:60]:
-        assert future.result(WAIT_S).hypotheses == shipped.one(text, beams)
+        for options in (BEAMS, DRAWN, CONSTRAINED):
+            some = [texts[i] for i in draw.sample(range(len(texts)), 4)]
+            futures = shipped.submit(f"other-{len(others)}", some, options)
+            others += [(text, options, future) for text, future in zip(some, futures, strict=True)]
+    assert [together[i].result(WAIT_S).hypotheses for i in range(len(texts))] == list(alone.values())
+    for text, options, future in others[:120]:
+        assert future.result(WAIT_S).hypotheses == shipped.one(text, options)
+
+
+@pytest.mark.slow
+def test_1000_mixed_sentences_get_the_same_tokens_from_64_clients_at_once(
+    shipped: Shipped, alone: dict[str, tuple[Hypothesis, ...]]
+) -> None:
+    """Sentences come and go all the time; some are given up half-way, some are searched in other ways."""
+    texts = list(alone)
+
+    def client(number: int) -> list[tuple[str, tuple[Hypothesis, ...]]]:
+        draw, found = random.Random(number), []
+        mine = texts[number::64]
+        while mine:
+            some, mine = mine[: (size := draw.randint(1, 5))], mine[size:]
+            futures = shipped.submit(f"client-{number}", some, GREEDY)
+            if draw.random() < 0.3:
+                given_up = f"given-up-{number}"
+                shipped.submit(given_up, draw.sample(texts, 3), draw.choice([BEAMS, DRAWN, GREEDY]))
+                futures[0].result(WAIT_S)
+                shipped.pool.abort(given_up)
+            found += [
+                (text, future.result(WAIT_S).hypotheses) for text, future in zip(some, futures, strict=True)
+            ]
+        return found
+
+    with ThreadPoolExecutor(64) as clients:
+        found = dict(itertools.chain.from_iterable(clients.map(client, range(64))))
+    assert found == alone

@@ -41,7 +41,7 @@ class FakeEngine:
         self,
         request_id: str,
         sources: Sequence[Sequence[int]],
-        options: DecodingOptions,
+        options: DecodingOptions | Sequence[DecodingOptions],
         deadline_s: float | None = None,
     ) -> list[Future[SequenceResult]]:
         if self.failure is not None:
@@ -49,10 +49,13 @@ class FakeEngine:
         with self._lock:
             if sum(map(len, self._waiting.values())) + len(sources) > self.max_queue_sentences:
                 raise QueueFullError("the queue is full", retry_after_s=2.0)
-            self.submitted.append((request_id, [tuple(s) for s in sources], options, deadline_s))
+            each = [options] * len(sources) if isinstance(options, DecodingOptions) else list(options)
+            shared = each[0] if each else DecodingOptions()
+            self.submitted.append((request_id, [tuple(s) for s in sources], shared, deadline_s))
             futures: list[Future[SequenceResult]] = [Future() for _ in sources]
             self._waiting[request_id] = [
-                (tuple(source), options, future) for source, future in zip(sources, futures, strict=True)
+                (tuple(source), one, future)
+                for source, one, future in zip(sources, each, futures, strict=True)
             ]
         if self.gate.is_set():
             self.release()
@@ -68,7 +71,7 @@ class FakeEngine:
             future.set_result(self.result(source, options))
 
     def result(self, source: tuple[int, ...], options: DecodingOptions) -> SequenceResult:
-        tokens = source[: len(source) - self.suffix_tokens]
+        tokens = (*options.target_prefix, *source[: len(source) - self.suffix_tokens])
         cut = tokens[: options.max_decoding_length]
         hypotheses = tuple(
             Hypothesis((*cut, *[cut[-1]] * rank), -0.5 - rank) for rank in range(options.num_hypotheses)
@@ -110,6 +113,9 @@ class FakeTokenizer(Tokenizer):
                 self._words.append(word)
         return [self._ids[word] for word in words]
 
+    def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self._words[i] for i in ids).upper()
 
@@ -129,7 +135,8 @@ def manifest(**changes: object) -> Manifest:
         "limits": {"max_source_tokens": 64, "max_target_tokens": 64},
         "precision": "fp32",
         "batch_invariant": True,
-        "architecture": dict.fromkeys(Architecture.model_fields, 8) | {"decoder_heads": 2, "head_dim": 4},
+        "architecture": dict.fromkeys(Architecture.model_fields, 8)
+        | {"decoder_heads": 2, "head_dim": 4, "details": None},
         "graphs": {"opset": 20, "encoder": "encoder.onnx", "decoders": decoders},
         "tokenizer": {"kind": "sentencepiece", "source": "source.spm"},
         "files": dict.fromkeys(files, FileEntry(sha256="0" * 64, size_bytes=1)),

@@ -1,7 +1,9 @@
+import asyncio
+import io
 import json
 import logging
 
-from server.logs import JsonFormatter
+from server.logs import JsonFormatter, TurnHandler
 
 
 def line(message: str, **extra: object) -> dict[str, object]:
@@ -34,3 +36,52 @@ def test_an_exception_is_one_field() -> None:
     except ValueError as error:
         record = logging.makeLogRecord({"msg": "failed", "exc_info": (type(error), error, None)})
     assert "ValueError: x" in json.loads(JsonFormatter().format(record))["exception"]
+
+
+class Stream(io.StringIO):
+    """Counts how often it is written to."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return super().write(text)
+
+
+def log_to(stream: Stream) -> logging.Logger:
+    log = logging.Logger("test")
+    log.addHandler(TurnHandler(stream))
+    return log
+
+
+def test_lines_of_one_turn_are_written_together() -> None:
+    stream = Stream()
+
+    async def main() -> None:
+        log = log_to(stream)
+        for number in range(3):
+            log.info("line %d", number)
+        assert stream.writes == 0
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert (stream.writes, stream.getvalue()) == (1, "line 0\nline 1\nline 2\n")
+
+
+def test_warnings_take_the_others_along_at_once() -> None:
+    stream = Stream()
+
+    async def main() -> None:
+        log = log_to(stream)
+        log.info("first")
+        log.warning("second")
+        assert stream.getvalue() == "first\nsecond\n"
+
+    asyncio.run(main())
+    assert stream.writes == 1
+
+
+def test_off_the_loop_nothing_is_held_back() -> None:
+    stream = Stream()
+    log_to(stream).info("now")
+    assert stream.getvalue() == "now\n"

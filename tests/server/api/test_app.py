@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -224,6 +225,22 @@ def test_the_log_line_has_numbers_and_no_text(client: httpx.Client, caplog: pyte
     assert (unmatched["route"], unmatched["reason"]) == ("<unmatched>", "not_found")
 
 
+def test_a_connection_that_is_lost_frees_its_rows(
+    client: httpx.Client, app: FastAPI, engine: FakeEngine
+) -> None:
+    """Over a socket: our protocol calls back, nothing listens."""
+    engine.gate.clear()
+    body = json.dumps(FIELDS).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", client.base_url.port)) as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        eventually(lambda: engine.waiting == 2)
+    eventually(lambda: engine.waiting == 0)
+    eventually(lambda: value(client, 'dragoman_client_disconnects_total{phase="queued"}') == 1)
+    engine.release()
+    assert client.post("/translate", json=FIELDS).status_code == 200
+
+
 def test_a_client_that_goes_away_frees_its_rows(app: FastAPI, engine: FakeEngine) -> None:
     """Straight ASGI: `http.disconnect` must reach the route through all middleware."""
     engine.gate.clear()
@@ -265,3 +282,41 @@ def test_a_client_that_goes_away_frees_its_rows(app: FastAPI, engine: FakeEngine
     text = app.state.metrics.render().decode()
     assert 'dragoman_client_disconnects_total{phase="queued"} 1.0' in text
     assert 'dragoman_http_requests_total{code="499",method="POST",route="/translate"} 1.0' in text
+
+
+def test_decoding_options_reach_the_engine(client: httpx.Client, engine: FakeEngine) -> None:
+    given = {
+        "sampling_topk": 0,
+        "sampling_topp": 0.9,
+        "seed": 5,
+        "num_hypotheses": 3,
+        "target_prefix": "well",
+    }
+    answer = client.post("/translate", json=FIELDS | given).json()
+    assert answer["translatedText"].startswith("WELL ")
+    assert len(answer["alternatives"]) == 2
+    options = engine.submitted[-1][2]
+    assert (options.sampling_topk, options.sampling_topp, options.seed) == (0, 0.9, 5)
+    assert (options.num_hypotheses, options.beam_size, len(options.target_prefix)) == (3, 4, 1)
+
+
+def test_a_bad_decoding_option_is_named_with_its_range(client: httpx.Client) -> None:
+    response = client.post("/translate", json=FIELDS | {"no_repeat_ngram_size": 500})
+    assert_error(response, 400, "invalid_option")
+    assert "no_repeat_ngram_size: input should be less than or equal to 100" in response.json()["error"]
+
+
+def test_decoding_options_are_documented_with_their_bounds(client: httpx.Client) -> None:
+    body = client.get("/openapi.json").json()["paths"]["/translate"]["post"]["requestBody"]
+    properties = body["content"]["application/json"]["schema"]["properties"]
+    assert {"maximum": 1000, "minimum": 0, "type": "integer"} in properties["sampling_topk"]["anyOf"]
+    assert {"const": "never", "type": "string"} in properties["early_stopping"]["anyOf"]
+    names = {
+        "patience",
+        "repetition_penalty",
+        "target_prefix",
+        "sampling_topp",
+        "sampling_temperature",
+        "seed",
+    }
+    assert names <= set(properties)

@@ -5,7 +5,7 @@ import pytest
 from server.api.schemas import read_detect_fields, read_translate_fields, translate_answer
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.languages import Detection
-from server.service.request import TextTranslation, Translation
+from server.service.request import DecodingWishes, TextTranslation, Translation
 
 REQUIRED = {"q": "a", "source": "en", "target": "de"}
 
@@ -35,6 +35,40 @@ def test_forms_carry_strings() -> None:
 
 def test_alternatives_may_be_a_string_in_json_too() -> None:
     assert wishes(alternatives="2").num_hypotheses == 3
+
+
+def test_options_are_passed_on() -> None:
+    given = {
+        "patience": 2,
+        "early_stopping": "never",
+        "repetition_penalty": 1.2,
+        "no_repeat_ngram_size": 3,
+        "sampling_topk": 0,
+        "sampling_topp": 0.9,
+        "sampling_temperature": 0.7,
+        "seed": 2**32 - 1,
+    }
+    found = wishes(**given)
+    assert {name: getattr(found, name) for name in given} == given
+    assert wishes(early_stopping=False).early_stopping is False
+    assert wishes() == DecodingWishes()
+
+
+def test_forms_carry_these_options_too() -> None:
+    given = REQUIRED | {"early_stopping": "true", "seed": "7", "sampling_topp": "0.5", "sampling_topk": "0"}
+    found = read_translate_fields(given, typed=False).wishes()
+    assert (found.early_stopping, found.seed, found.sampling_topp, found.sampling_topk) == (True, 7, 0.5, 0)
+    never = read_translate_fields(REQUIRED | {"early_stopping": "never"}, typed=False).wishes()
+    assert never.early_stopping == "never"
+
+
+def test_a_prefix_is_for_one_text_or_for_all_or_for_each() -> None:
+    assert wishes(target_prefix="Der").target_prefixes == ("Der",)
+    assert wishes(target_prefix="").target_prefixes == ()
+    assert wishes(q=["a", "b"], target_prefix="Der").target_prefixes == ("Der", "Der")
+    assert wishes(q=["a", "b"], target_prefix=["", "Die"]).target_prefixes == ("", "Die")
+    with pytest.raises(InvalidOptionError):
+        wishes(q=["a", "b"], target_prefix=["Die"])
 
 
 def test_num_hypotheses_is_alternatives_and_one() -> None:
@@ -84,6 +118,26 @@ def test_wrong_types_are_refused(change: dict[str, Any]) -> None:
         {"alternatives": -1},
         {"alternatives": True},
         {"alternatives": "many"},
+        {"patience": 0},
+        {"patience": 11},
+        {"early_stopping": "always"},
+        {"early_stopping": 1},
+        {"repetition_penalty": 0},
+        {"repetition_penalty": 1e9},
+        {"no_repeat_ngram_size": -1},
+        {"no_repeat_ngram_size": 101},
+        {"target_prefix": 5},
+        {"target_prefix": ["Der"]},
+        {"sampling_topk": -1},
+        {"sampling_topk": 1001},
+        {"sampling_topk": 1.5},
+        {"sampling_topp": 0},
+        {"sampling_topp": 1.01},
+        {"sampling_temperature": -1},
+        {"sampling_temperature": 101},
+        {"seed": -1},
+        {"seed": 2**32},
+        {"seed": True},
         {"scores": "yes"},
         {"scores": 1},
     ],

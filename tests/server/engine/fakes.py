@@ -178,8 +178,13 @@ def sentence(
 
 
 def from_line(scheduler: Scheduler, clock: Clock) -> Callable[[int], list[Sentence]]:
-    """What an engine asks for work: a single worker's view of a waiting line."""
-    return lambda free_rows: scheduler.admit(clock(), Load(free_rows))
+    """What an engine asks for work: a single worker's view of a waiting line, both lanes of it."""
+
+    def schedule(free_rows: int) -> list[Sentence]:
+        admitted = scheduler.admit(clock(), Load(free_rows))
+        return admitted or scheduler.admit(clock(), Load(free_rows, lane="long"))
+
+    return schedule
 
 
 def line(*sentences: Sentence, limits: EngineLimits | None = None) -> Scheduler:

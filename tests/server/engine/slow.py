@@ -1,34 +1,117 @@
 """The slow reference: one sentence, plain lists, everything recomputed from scratch at every step."""
 
-import math
-
 import numpy as np
+from numpy.typing import NDArray
 
+from server.engine.sampling import uniforms
 from server.engine.sequence import DecodingOptions, Hypothesis
 
 from .fakes import EOS, START, Language
 
+Beam = tuple[float, list[int]]
+
 
 def decode(
-    language: Language, source: tuple[int, ...], options: DecodingOptions, limit: int
+    language: Language,
+    source: tuple[int, ...],
+    options: DecodingOptions,
+    limit: int,
+    suppressed: tuple[int, ...] = (),
 ) -> list[Hypothesis]:
-    """Greedy or beam search, as CTranslate2 defines it."""
-    width, longest = options.beam_size, min(options.max_decoding_length, limit)
+    """Greedy search, beam search or sampling."""
+    longest = min(options.max_decoding_length, limit)
+    if options.samples:
+        ended = [
+            _sample(language, source, options, longest, suppressed, n) for n in range(options.num_hypotheses)
+        ]
+    elif options.early_stopping is None or options.beam_size == 1:
+        ended = _ctranslate2(language, source, options, longest, suppressed)
+    else:
+        return _transformers(language, source, options, longest, suppressed)
+    scored = [(total / len(tokens) ** options.length_penalty, tokens) for total, tokens in ended]
+    return _result(scored, options)
+
+
+def _result(scored: list[Beam], options: DecodingOptions) -> list[Hypothesis]:
+    scored.sort(key=lambda hypothesis: -hypothesis[0])
+    return [
+        Hypothesis(tuple(tokens[:-1] if tokens[-1] == EOS else tokens), score)
+        for score, tokens in scored[: options.num_hypotheses]
+    ]
+
+
+def log_probabilities(
+    scores: NDArray[np.float32], tokens: list[int], options: DecodingOptions, suppressed: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Log-probabilities [V] of the next token after `tokens`."""
+    if len(tokens) < len(options.target_prefix):
+        return np.where(np.arange(len(scores)) == options.target_prefix[len(tokens)], 0.0, -np.inf)
+    values = scores.astype(np.float64)
+    first = options.early_stopping is not None and options.beam_size > 1 and not options.samples
+    if first:
+        values -= np.logaddexp.reduce(values)
+    for token in set(tokens):
+        penalty = options.repetition_penalty
+        values[token] = values[token] * penalty if values[token] < 0 else values[token] / penalty
+    size = options.no_repeat_ngram_size
+    for start in range(len(tokens) - size + 1 if size else 0):
+        if tokens[start : start + size - 1] == tokens[len(tokens) - size + 1 :]:
+            values[tokens[start + size - 1]] = -np.inf
+    values[list(suppressed)] = -np.inf
+    if len(tokens) < options.min_decoding_length:
+        values[EOS] = -np.inf
+    return values if first else values - np.logaddexp.reduce(values)
+
+
+def _best(values: NDArray[np.float64], count: int) -> list[int]:
+    single = values.astype(np.float32)
+    return sorted(range(len(values)), key=lambda token: (-single[token], token))[:count]
+
+
+def _sample(
+    language: Language,
+    source: tuple[int, ...],
+    options: DecodingOptions,
+    longest: int,
+    suppressed: tuple[int, ...],
+    number: int,
+) -> Beam:
+    chances = uniforms(options.seed, source, options.num_hypotheses, longest)[number]
+    total, tokens = 0.0, list[int]()
+    while len(tokens) < longest and EOS not in tokens:
+        values = log_probabilities(language(source, (START, *tokens)), tokens, options, suppressed)
+        ranked = _best(values, options.sampling_topk or len(values))
+        weights = np.exp((values[ranked] - values.max()) / options.sampling_temperature)
+        kept = [
+            t
+            for n, t in enumerate(ranked)
+            if weights[:n].sum() < options.sampling_topp * weights.sum() - 1e-12
+        ]
+        kept = kept if options.sampling_topp < 1 else ranked
+        weight_of = dict(zip(ranked, weights.tolist(), strict=True))
+        left = chances[len(tokens)] * sum(weight_of[t] for t in kept)
+        for token in sorted(kept):
+            left -= weight_of[token]
+            if left < 0:
+                break
+        total, tokens = total + float(values[token]), [*tokens, token]
+    return total, tokens
+
+
+def _ctranslate2(
+    language: Language,
+    source: tuple[int, ...],
+    options: DecodingOptions,
+    longest: int,
+    suppressed: tuple[int, ...],
+) -> list[Beam]:
+    width = options.beam_size
     wanted = 2 * width if width > 1 else 1
-    beams: list[tuple[float, list[int]]] = [(0.0, [])]
-    ended: list[tuple[float, list[int]]] = []
+    beams: list[Beam] = [(0.0, [])]
+    ended: list[Beam] = []
     best_ended = False
     for step in range(longest):
-        offers = []
-        for number, (total, tokens) in enumerate(beams):
-            scores = language(source, (START, *tokens)).copy()
-            if step < options.min_decoding_length:
-                scores[EOS] = -math.inf
-            normaliser = float(np.logaddexp.reduce(scores.astype(np.float64)))
-            best = sorted(range(len(scores)), key=lambda token: (-scores[token], token))[:wanted]
-            offers += [(total + float(scores[t]) - normaliser, number, t) for t in sorted(best)]
-        offers.sort(key=lambda offer: -offer[0])
-        candidates = [(total, [*beams[number][1], token]) for total, number, token in offers[:wanted]]
+        candidates = _candidates(language, source, beams, wanted, options, suppressed)
         beams, spare = candidates[:width], [c for c in candidates[width:] if c[1][-1] != EOS]
         for number, candidate in enumerate(candidates[:width]):
             if candidate[1][-1] == EOS or step + 1 == longest:
@@ -40,11 +123,52 @@ def decode(
             break
         if options.length_penalty == 0 and best_ended and len(ended) >= options.num_hypotheses:
             break
-        if options.length_penalty != 0 and len(ended) >= width:
+        if options.length_penalty != 0 and len(ended) >= int(width * options.patience + 0.5):
             break
-    scored = [(total / len(tokens) ** options.length_penalty, tokens) for total, tokens in ended]
-    scored.sort(key=lambda hypothesis: -hypothesis[0])
-    return [
-        Hypothesis(tuple(tokens[:-1] if tokens[-1] == EOS else tokens), score)
-        for score, tokens in scored[: options.num_hypotheses]
-    ]
+    return ended
+
+
+def _transformers(
+    language: Language,
+    source: tuple[int, ...],
+    options: DecodingOptions,
+    longest: int,
+    suppressed: tuple[int, ...],
+) -> list[Hypothesis]:
+    width, prefix, rule = options.beam_size, len(options.target_prefix), options.early_stopping
+    beams: list[Beam] = [(0.0, [])]
+    kept: list[Beam] = []
+    for step in range(1, longest + 1):
+        candidates = _candidates(language, source, beams, 2 * width, options, suppressed)
+        for total, tokens in candidates[:width]:
+            if tokens[-1] == EOS or step == longest:
+                kept.append((total / max(1, step - prefix) ** options.length_penalty, tokens))
+        kept.sort(key=lambda hypothesis: -hypothesis[0])
+        kept = kept[:width]
+        beams = [c for c in candidates if c[1][-1] != EOS][:width]
+        if len(kept) == width:
+            length = longest if rule == "never" and options.length_penalty > 0 else step
+            reachable = beams[0][0] / max(1, length - prefix) ** options.length_penalty
+            if rule is True or not reachable > kept[-1][0]:
+                break
+    return _result(kept, options)
+
+
+def _candidates(
+    language: Language,
+    source: tuple[int, ...],
+    beams: list[Beam],
+    wanted: int,
+    options: DecodingOptions,
+    suppressed: tuple[int, ...],
+) -> list[Beam]:
+    offers = []
+    for number, (total, tokens) in enumerate(beams):
+        values = log_probabilities(language(source, (START, *tokens)), tokens, options, suppressed)
+        offers += [
+            (total + float(values[t]), number, t)
+            for t in sorted(_best(values, wanted))
+            if values[t] > -np.inf
+        ]
+    offers.sort(key=lambda offer: -offer[0])
+    return [(total, [*beams[number][1], token]) for total, number, token in offers[:wanted]]

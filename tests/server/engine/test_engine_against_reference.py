@@ -1,5 +1,6 @@
 """The engine against the slow reference: the same translations whatever the traffic."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -17,21 +18,31 @@ from .fakes import Clock, FakeRuntime, babble, from_line, sentence
 
 LIMIT = 80
 
+SUPPRESSED = (0, 17, 55)
 options = st.builds(
-    lambda width, hypotheses, penalty, longest, shortest, scored: DecodingOptions(
+    lambda width, hypotheses, longest, shortest, prefix, **others: DecodingOptions(
         beam_size=width,
         num_hypotheses=min(hypotheses, width),
-        length_penalty=penalty,
         max_decoding_length=longest,
         min_decoding_length=min(shortest, longest),
-        return_scores=scored,
+        target_prefix=prefix[:longest],
+        **others,
     ),
-    st.sampled_from([1, 1, 2, 3, 4]),
-    st.integers(1, 4),
-    st.sampled_from([0.0, 0.6, 1.0]),
-    st.integers(1, 100),
-    st.integers(0, 10),
-    st.booleans(),
+    width=st.sampled_from([1, 1, 2, 3, 4]),
+    hypotheses=st.integers(1, 4),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    longest=st.integers(1, 100),
+    shortest=st.integers(0, 10),
+    return_scores=st.booleans(),
+    patience=st.sampled_from([1.0, 1.0, 2.0]),
+    early_stopping=st.sampled_from([None, None, False, True, "never"]),
+    repetition_penalty=st.sampled_from([1.0, 1.0, 1.3, 0.7]),
+    no_repeat_ngram_size=st.sampled_from([0, 0, 1, 2, 3]),
+    prefix=st.one_of(st.just(()), st.lists(st.integers(4, 95), max_size=5).map(tuple)),
+    sampling_topk=st.sampled_from([1, 1, 1, 0, 3, 20]),
+    sampling_topp=st.sampled_from([1.0, 0.8]),
+    sampling_temperature=st.sampled_from([1.0, 0.5, 2.0]),
+    seed=st.integers(0, 3),
 )
 sources = st.lists(st.integers(4, 95), min_size=1, max_size=70).map(tuple)
 arrivals = st.lists(
@@ -47,6 +58,7 @@ def test_any_traffic_gives_every_sentence_its_own_translation(
     arrivals: list[tuple[int, tuple[int, ...], DecodingOptions, int | None]], max_rows: int
 ) -> None:
     clock, runtime = Clock(), FakeRuntime(max_target_tokens=LIMIT)
+    runtime.spec = dataclasses.replace(runtime.spec, suppressed_ids=SUPPRESSED)
     limits = EngineLimits(max_rows=max_rows, max_batch_tokens=60)
     scheduler = Scheduler(limits)
     engine = Engine(runtime, limits, from_line(scheduler, clock), NullObserver(), clock)
@@ -75,7 +87,7 @@ def test_any_traffic_gives_every_sentence_its_own_translation(
             assert result is None or isinstance(result, AbortedError)
             continue
         assert isinstance(result, SequenceResult)
-        expected = slow.decode(babble, one.source, one.options, LIMIT)
+        expected = slow.decode(babble, one.source, one.options, LIMIT, SUPPRESSED)
         assert [h.tokens for h in result.hypotheses] == [h.tokens for h in expected]
         if one.options.beam_size > 1 or one.options.return_scores:
             assert [h.score for h in result.hypotheses] == pytest.approx(

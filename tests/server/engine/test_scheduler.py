@@ -2,7 +2,9 @@ import pytest
 
 from server.engine.scheduler import (
     CALL_COST_TOKENS,
-    FAIR_TOKENS_PER_S,
+    GUARDED_FOR_S,
+    GUARDED_TOKENS,
+    LONG_TOKENS,
     MAX_RETRY_S,
     MIN_RETRY_S,
     Load,
@@ -32,38 +34,81 @@ def test_admits_in_order_of_arrival_what_rows_allow() -> None:
     assert names(scheduler.admit(5.0, Load(3))) == ["0", "1", "2"]
     assert names(scheduler.admit(5.0, Load(0))) == []
     assert names(scheduler.admit(5.0, Load(8))) == ["3", "4"]
-    assert (scheduler.sentences, scheduler.tokens, scheduler.rows) == (0, 0, 0)
+    assert (scheduler.sentences, scheduler.tokens) == (0, 0)
+    assert scheduler.rows == {"short": 0, "long": 0}
 
 
-def test_a_short_request_passes_a_long_document() -> None:
+def test_a_request_of_many_tokens_is_a_document() -> None:
     scheduler = Scheduler(LIMITS)
+    scheduler.add(request("short", 1, LONG_TOKENS))
+    scheduler.add(request("wide", 1, LONG_TOKENS // 4 + 1, beam_size=4))
+    scheduler.add(request("document", 2, LONG_TOKENS // 2 + 1))
+    assert scheduler.rows == {"short": 1, "long": 4 + 2}
+    assert names(scheduler.admit(0.0, Load(8))) == ["short"]
+    assert names(scheduler.admit(0.0, Load(8, lane="long"))) == ["wide"]
+
+
+def test_documents_start_in_small_portions_while_there_are_short_requests() -> None:
+    scheduler = Scheduler(EngineLimits(max_queue_tokens=10**6))
     scheduler.add(request("document", 200, 20, at_s=0.0))
+    alone = scheduler.admit(0.0, Load(32, lane="long"))
+    assert len(alone) == 32
+    scheduler.add(request("short", 1, 5, at_s=1.0))
+    guarded = scheduler.admit(1.0 + GUARDED_FOR_S / 2, Load(32, lane="long"))
+    assert len(guarded) == GUARDED_TOKENS // 20
+    assert len(scheduler.admit(1.0 + GUARDED_FOR_S, Load(32, lane="long"))) == 32
+
+
+def test_who_lacks_memory_is_not_overtaken_in_either_lane() -> None:
+    scheduler = Scheduler(LIMITS)
+    scheduler.add(request("large", 1, 300, at_s=0.0))
+    scheduler.add(request("small", 1, 5, at_s=1.0))
+    tight = {"fits": lambda one: len(one.source) < 10}
+    assert scheduler.admit(1.0, Load(8, lane="long", **tight)) == []
+    assert scheduler.lacks_memory
+    assert scheduler.admit(1.0, Load(8, **tight)) == []
+    assert names(scheduler.admit(2.0, Load(8, lane="long"))) == ["large"]
+    assert not scheduler.lacks_memory
+    assert names(scheduler.admit(2.0, Load(8, **tight))) == ["small"]
+
+
+def test_who_gave_up_waiting_for_memory_holds_nobody_up() -> None:
+    scheduler = Scheduler(LIMITS)
+    scheduler.add(request("large", 1, 300, at_s=0.0))
+    scheduler.add(request("small", 1, 5, at_s=1.0))
+    assert scheduler.admit(1.0, Load(8, lane="long", fits=lambda _: False)) == []
+    scheduler.abort("large")
+    assert not scheduler.lacks_memory
+    assert names(scheduler.admit(1.0, Load(8))) == ["small"]
+
+
+def test_a_small_document_passes_a_large_one() -> None:
+    scheduler = Scheduler(LIMITS)
+    scheduler.add(request("large", 200, 20, at_s=0.0))
     for _ in range(4):
-        assert set(names(scheduler.admit(1.0, Load(4)))) == {"document"}
-    scheduler.add(request("short", 1, 20, at_s=1.0))
-    assert "short" in names(scheduler.admit(1.0, Load(4)))
+        assert set(names(scheduler.admit(1.0, Load(4, lane="long")))) == {"large"}
+    scheduler.add(request("small", 13, 20, at_s=1.0))
+    assert "small" in names(scheduler.admit(1.0, Load(4, lane="long")))
 
 
 def test_two_documents_share_alike() -> None:
     scheduler = Scheduler(LIMITS)
     scheduler.add(request("first", 60, 20, at_s=0.0))
     scheduler.add(request("second", 60, 20, at_s=0.0))
-    admitted = [name for _ in range(10) for name in names(scheduler.admit(1.0, Load(4)))]
+    admitted = [name for _ in range(10) for name in names(scheduler.admit(1.0, Load(4, lane="long")))]
     assert abs(admitted.count("first") - admitted.count("second")) <= 1
 
 
-def test_a_document_ages_past_a_stream_of_short_requests() -> None:
-    """It counts as a stream of FAIR_TOKENS_PER_S: here 10 sentences/s beside 20 short ones, for 20 rows/s."""
+def test_a_large_document_ages_past_a_stream_of_small_ones() -> None:
+    """It counts as a stream of FAIR_TOKENS_PER_S, 10 sentences/s, beside 20 of small ones, for 20 rows/s."""
     scheduler = Scheduler(LIMITS)
-    scheduler.add(request("document", 200, 20, at_s=0.0))
+    scheduler.add(request("large", 200, 20, at_s=0.0))
     served = 0
     for tick in range(100):
-        now_s = tick / 10
-        scheduler.add(request(f"short {tick} a", 1, 20, now_s))
-        scheduler.add(request(f"short {tick} b", 1, 20, now_s))
-        served += names(scheduler.admit(now_s, Load(2))).count("document")
-    arriving = FAIR_TOKENS_PER_S / 20
-    assert served == pytest.approx(200 * arriving / (arriving + 20), abs=2)
+        if tick % 10 == 0:
+            scheduler.add(request(f"small {tick}", 20, 20, tick / 10))
+        served += names(scheduler.admit(tick / 10, Load(2, lane="long"))).count("large")
+    assert served == pytest.approx(200 * 10 / (10 + 20), abs=8)
 
 
 def test_within_a_request_the_longest_start_first() -> None:
@@ -74,12 +119,10 @@ def test_within_a_request_the_longest_start_first() -> None:
 
 def test_admission_is_bounded_in_tokens_but_never_stuck() -> None:
     scheduler = Scheduler(LIMITS)
-    scheduler.add(request("long", 3, 60))
-    scheduler.add(request("huge", 1, 400, at_s=1.0))
-    assert len(scheduler.admit(0.0, Load(8))) == 1
-    assert len(scheduler.admit(0.0, Load(8))) == 1
-    assert len(scheduler.admit(0.0, Load(8))) == 1
-    assert len(scheduler.admit(0.0, Load(8))[0].source) == 400
+    scheduler.add(request("many", 5, 60))
+    scheduler.add(request("huge", 1, 400, at_s=0.8))
+    admitted = [scheduler.admit(0.0, Load(8, lane="long")) for _ in range(6)]
+    assert sorted(tuple(len(one.source) for one in step) for step in admitted) == [(60,)] * 5 + [(400,)]
 
 
 def test_a_wide_sentence_waits_for_its_rows_and_is_not_overtaken() -> None:
@@ -140,7 +183,9 @@ def test_retry_after_follows_the_measured_rate() -> None:
     scheduler.add(request("backlog", 300, 30))
     assert scheduler.retry_after_s(5000) == MIN_RETRY_S
     for tick in range(6):
-        scheduler.admit(tick * 0.1, Load(8))  # 3 sentences of 30 tokens fit in an admission: 900 tokens/s
+        scheduler.admit(
+            tick * 0.1, Load(8, lane="long")
+        )  # 3 sentences of 30 tokens fit in an admission: 900 tokens/s
     assert scheduler.retry_after_s(4500) == pytest.approx(5.0)
     assert scheduler.retry_after_s(10) == MIN_RETRY_S
     assert scheduler.retry_after_s(10**6) == MAX_RETRY_S

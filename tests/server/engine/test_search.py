@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from server.engine.beam import BeamSearch, assign_rows
-from server.engine.search import GreedySearch, Search, SearchResult, broken_rows, log_sum_exp, normalised
+from server.engine.logsumexp import log_sum_exp
+from server.engine.search import GreedySearch, Search, SearchResult, broken_rows, normalised
 from server.engine.sequence import DecodingOptions
 
 EOS, VOCABULARY = 1, 40

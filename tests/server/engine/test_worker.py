@@ -1,13 +1,11 @@
 """The worker pool with real threads over a fake model. Gates instead of sleeps."""
 
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pytest
 
-from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
-from server.engine.worker import WorkerPool
+from server.engine.sequence import DecodingOptions, SequenceResult
 from server.errors import (
     AbortedError,
     DeadlineExceededError,
@@ -22,73 +20,11 @@ from server.errors import (
 
 from . import slow
 from .fakes import Clock, FakeRuntime, babble, ramble, recite
+from .pools import WAIT_S, Ends, MakePool, gated, make_pool, tokens
+
+__all__ = ["make_pool"]
 
 GREEDY = DecodingOptions()
-WAIT_S = 20.0
-
-MakePool = Callable[..., WorkerPool]
-
-
-class Ends(NullObserver):
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-        self.errors: list[str] = []
-
-    def finished(self, reason: str, source_tokens: int, target_tokens: int, queue_s: float) -> None:
-        self.reasons.append(reason)
-
-    def error(self, kind: str) -> None:
-        self.errors.append(kind)
-
-
-class Gate:
-    """Lets a worker pass one step at a time, or all of them."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Semaphore(0)
-        self._passes = threading.Semaphore(0)
-        self.open = False
-
-    def __call__(self) -> None:
-        if not self.open:
-            self.reached.release()
-            assert self._passes.acquire(timeout=WAIT_S)
-
-    def wait(self) -> None:
-        assert self.reached.acquire(timeout=WAIT_S)
-
-    def let_pass(self) -> None:
-        self._passes.release()
-
-    def open_for_all(self) -> None:
-        self.open = True
-        self._passes.release(100)
-
-
-@pytest.fixture
-def make_pool() -> Iterator[MakePool]:
-    pools = []
-
-    def make(runtime: FakeRuntime, **settings: object) -> WorkerPool:
-        limits = EngineLimits(**{"workers": 1, "max_rows": 8, **settings.pop("limits", {})})
-        pool = WorkerPool(runtime, limits, **settings)
-        pools.append(pool)
-        pool.start()
-        return pool
-
-    yield make
-    for pool in pools:
-        pool.close(0.0)
-
-
-def gated(language: Callable = recite) -> tuple[FakeRuntime, Gate]:
-    runtime, gate = FakeRuntime(language), Gate()
-    runtime.before_step = gate
-    return runtime, gate
-
-
-def tokens(future: Future[SequenceResult]) -> tuple[int, ...]:
-    return future.result(WAIT_S).hypotheses[0].tokens
 
 
 def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
@@ -308,7 +244,7 @@ def test_stats_of_an_idle_pool(make_pool: MakePool) -> None:
     clock = Clock()
     pool = make_pool(FakeRuntime(), limits={"workers": 3, "max_rows": 8}, clock=clock)
     stats = pool.stats()
-    assert (stats.rows_busy, stats.rows_total, stats.kv_cache_bytes, stats.alive) == (0, 24, 0, True)
+    assert (stats.rows_busy, stats.rows_total, stats.kv_cache_bytes, stats.alive) == (0, 2 * 24, 0, True)
     assert stats.last_progress_s == clock.now_s
     assert stats.queue_oldest_age_s == 0.0
 

@@ -106,12 +106,27 @@ def test_binds_once_per_buffers_and_forgets_with_them(runtime: ModelRuntime) -> 
 
 def test_two_decoders_share_a_session_and_nothing_else(runtime: ModelRuntime) -> None:
     first, second = runtime.decoder(2), runtime.decoder(2)
-    assert first._session is second._session
+    assert first._graph is second._graph
     arenas = [filled_arena(runtime, 2, [3, 3]) for _ in range(2)]
     for decoder, arena in zip((first, second), arenas, strict=True):
         arena.prepare_step()
         decoder.step(arena.buffers(0, 2))
     assert (arenas[0].logits[:4] == arenas[1].logits[:4]).all()
+
+
+def test_a_run_alone_takes_more_threads_and_gives_the_same_bits(bundle: tuple[Path, Manifest]) -> None:
+    one, many = ModelRuntime.load(*bundle), ModelRuntime.load(*bundle, solo_threads=2)
+    results = []
+    for runtime in (one, many):
+        arena, decoder = filled_arena(runtime, 2, [9, 4]), runtime.decoder(2)
+        for _ in range(3):
+            arena.prepare_step()
+            decoder.step(arena.buffers(0, 2))
+            arena.finish_step()
+        results.append(arena.logits[:4].copy())
+        solo = decoder._graph._solo
+        assert (solo is None) == (runtime is one)
+    assert (results[0] == results[1]).all()
 
 
 def test_a_failing_run_is_an_inference_error_and_the_session_stays_usable(runtime: ModelRuntime) -> None:

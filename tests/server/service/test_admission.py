@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from server.engine.sequence import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
-from server.service.admission import RequestLimits, check_texts, check_tokens, choose_options
+from server.service.admission import RequestLimits, check_texts, check_tokens, choose_each, choose_options
 from server.service.request import DecodingWishes
 
 LIMITS = RequestLimits(
@@ -61,6 +63,32 @@ def test_without_a_beam_size_the_narrowest_that_gives_enough_hypotheses_is_taken
     assert (options.num_hypotheses, options.beam_size) == (hypotheses, beam_size)
 
 
+@pytest.mark.parametrize(("hypotheses", "rows"), [(1, 1), (2, 2), (3, 4)])
+def test_samples_take_the_fewest_rows_that_hold_them(hypotheses: int, rows: int) -> None:
+    many = replace(LIMITS, default_beam_size=4)
+    options = choose_options(
+        DecodingWishes(sampling_topk=0, num_hypotheses=hypotheses, beam_size=1, seed=3), many, 10
+    )
+    assert (options.num_hypotheses, options.beam_size, options.seed) == (hypotheses, rows, 3)
+
+
+def test_without_a_seed_every_request_has_its_own() -> None:
+    assert chosen(sampling_topk=0).seed != chosen(sampling_topk=0).seed
+
+
+def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
+    multilingual = replace(LIMITS, target_prefix=(7,))
+    prefixes = [(), (8, 9)]
+    found = choose_each(DecodingWishes(max_decoding_length=3), multilingual, 10, prefixes)
+    assert isinstance(found, list)
+    assert [one.target_prefix for one in found] == [(7,), (7, 8, 9)]
+    shared = choose_each(DecodingWishes(), multilingual, 10, [(), ()])
+    assert isinstance(shared, DecodingOptions)
+    assert shared.target_prefix == (7,)
+    with pytest.raises(InvalidOptionError, match="target_prefix has 2 tokens"):
+        choose_each(DecodingWishes(max_decoding_length=2), multilingual, 10, prefixes)
+
+
 @pytest.mark.parametrize(
     "wishes",
     [
@@ -77,6 +105,14 @@ def test_without_a_beam_size_the_narrowest_that_gives_enough_hypotheses_is_taken
         {"min_decoding_length": 5, "max_decoding_length": 4},
         {"min_decoding_length": -1},
         {"length_penalty": float("nan")},
+        {"sampling_topk": 5, "beam_size": 4},
+        {"sampling_topk": 5, "num_hypotheses": 5},
+        {"sampling_topp": 0.5},
+        {"sampling_temperature": 0.5, "sampling_topk": 1},
+        {"sampling_topk": -1},
+        {"beam_size": 2, "patience": 0.2},
+        {"repetition_penalty": 0.0},
+        {"no_repeat_ngram_size": -1},
     ],
 )
 def test_options_out_of_range_are_refused(wishes: dict[str, object]) -> None:

@@ -82,3 +82,16 @@ def test_a_cut_sentence_marks_its_text(codec: TextCodec) -> None:
     options = DecodingOptions(max_decoding_length=2)
     results = [FakeEngine().result(sequence, options) for sequence in document.sequences]
     assert [text.finish_reason for text in codec.decode(document, results, 1)] == ["length", "eos"]
+
+
+def test_a_prefix_is_for_the_first_sentence_of_its_text(codec: TextCodec) -> None:
+    texts = ["-- Yes. No.", "Yes. Yes.", "..."]
+    document = codec.encode(texts, "en", is_html=False, target_prefixes=["oh yes", "", "unused"])
+    assert [len(prefix) for prefix in document.target_prefixes] == [2, 0, 0]
+    assert len(document.sequences) == 3  # "Yes." with the prefix, "No.", "Yes." without
+    results = [
+        FakeEngine().result(sequence, DecodingOptions(target_prefix=prefix))
+        for sequence, prefix in zip(document.sequences, document.target_prefixes, strict=True)
+    ]
+    found = [text.hypotheses[0] for text in codec.decode(document, results, 1)]
+    assert found == ["OH YES -- YES. NO.", "YES. YES.", "..."]

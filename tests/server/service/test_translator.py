@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from server.engine.sequence import SequenceResult
-from server.errors import DeadlineExceededError, InferenceError, QueueFullError, UnsupportedLanguageError
+from server.errors import (
+    DeadlineExceededError,
+    InferenceError,
+    InvalidOptionError,
+    QueueFullError,
+    UnsupportedLanguageError,
+)
 from server.service.admission import request_limits
 from server.service.languages import Detector
 from server.service.request import DecodingWishes, TranslationRequest
@@ -130,3 +136,15 @@ def test_options_reach_the_engine() -> None:
     assert (options.beam_size, options.length_penalty, options.num_hypotheses) == (4, 0.5, 2)
     assert options.max_decoding_length == 7
     assert len(translation.texts[0].hypotheses) == 2
+
+
+def test_a_prefix_is_forced_and_returned() -> None:
+    wishes = DecodingWishes(target_prefixes=("well then", ""))
+    translation = run(FakeEngine(), lambda t: t.translate(request("One. Two.", "One.", wishes=wishes)))
+    assert [text.hypotheses[0] for text in translation.texts] == ["WELL THEN ONE. TWO.", "ONE."]
+
+
+def test_a_prefix_that_is_too_long_is_refused() -> None:
+    wishes = DecodingWishes(target_prefixes=("w " * 70,))
+    with pytest.raises(InvalidOptionError, match="target_prefix has 70 tokens"):
+        run(FakeEngine(), lambda t: t.translate(request("One.", wishes=wishes)))

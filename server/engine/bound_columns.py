@@ -1,0 +1,213 @@
+"""The columns of the vocabulary projection that the sentences of one batch need, and what each row may see.
+
+A decoder with a shortlist computes logits [R, C] for C *slots* instead of V tokens. A slot holds the weights
+of one token. Slots are shared: a token that several sentences may become has one. A token that nobody needs
+any more keeps its slot until another needs the place, so that common words stay.
+
+Every row looks only at the candidates of its own sentence, gathered in ascending order into scores [R, W]
+with minus infinity behind the shorter lists. So it gets the same numbers in the same order alone and in any
+batch: the slots, and who else is there, leave no trace. (W is a multiple of `logsumexp.LANES`, so that sums
+do not depend on it.) Gathering 128 rows of 1,024 takes 0.1 ms.
+
+Slot 0 is no token: its weights are 0 and its bias is minus infinity. It fills up the shorter lists.
+
+C is an odd multiple of 64. The decoder packs the bound weights [E, C] anew at every step, and with a stride
+of a power of two that takes four times as long (C = 4,096: 0.41 ms for one row, 4,160: 0.12 ms).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.runtime.session import ColumnSource
+
+from .columns import Columns
+from .logsumexp import LANES
+
+Floats = NDArray[np.float32]
+Tokens = NDArray[np.int64]
+Slots = NDArray[np.intp]
+
+_UNIT = 64
+_HEADROOM = 1.125
+"""Slots made for every slot needed, so that the next sentences find room."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """How the rows of now are gathered: what columns stand for, places in the logits [N*K, W], the result."""
+
+    columns: Columns
+    index: Slots
+    scores: Floats
+
+
+class BoundColumns:
+    """Slots of the candidates of one batch. Owned by the worker thread.
+
+    Attributes:
+        weights: int8 [E, C], input of the decoder; another array after `generation` changed.
+        scales: float32 [C], the same.
+        biases: float32 [C], the same.
+        logits: float32 [max_sentences*K, C], output of the decoder; the same.
+        generation: counts the changes of C.
+    """
+
+    def __init__(
+        self, source: ColumnSource, vocabulary_size: int, beam_width: int, max_sentences: int
+    ) -> None:
+        """Hold no sentence.
+
+        Args:
+            source: where columns come from.
+            vocabulary_size: tokens V.
+            beam_width: rows K per sentence.
+            max_sentences: most sentences at a time.
+        """
+        self._source = source
+        self._beam_width = beam_width
+        self._rows = max_sentences * beam_width
+        # Entry V stands for "no token": nobody needs it and its slot is 0.
+        self._no_token = vocabulary_size
+        self._users = np.zeros(vocabulary_size + 1, np.int32)
+        self._slot_of = np.zeros(vocabulary_size + 1, np.intp)
+        self._own = np.full((max_sentences, LANES), vocabulary_size, np.int64)
+        self._own_sizes = np.zeros(max_sentences, np.intp)
+        self._count = 0
+        self._view: _View | None = None
+        self._index = np.empty(0, np.intp)
+        self._scores = np.empty(0, np.float32)
+        self.generation = 0
+        self._allocate(_slots_for(0))
+
+    @property
+    def capacity(self) -> int:
+        """Slots C."""
+        return len(self.scales)
+
+    def admit(self, candidates: Sequence[Tokens]) -> None:
+        """Add sentences behind those that are there.
+
+        Args:
+            candidates: the candidates of each, int64 [W], ascending.
+
+        Raises:
+            InferenceError: their columns cannot be read; nothing has changed.
+        """
+        for ids in candidates:
+            self._users[ids] += 1
+        try:
+            self._load_missing()
+        except BaseException:
+            for ids in candidates:
+                self._users[ids] -= 1
+            raise
+        widest = max(map(len, candidates))
+        if widest > self._own.shape[1]:
+            wider = np.full((len(self._own), -(-widest // LANES) * LANES), self._no_token, np.int64)
+            wider[:, : self._own.shape[1]] = self._own
+            self._own = wider
+        for place, ids in enumerate(candidates, self._count):
+            self._own[place, : len(ids)] = ids
+            self._own[place, len(ids) :] = self._no_token
+            self._own_sizes[place] = len(ids)
+        self._count += len(candidates)
+        self._view = None
+
+    def retire(self, place: int) -> None:
+        """Drop the sentence at `place`; the last one, if it is another, moves there."""
+        last = self._count - 1
+        self._users[self._own[place, : self._own_sizes[place]]] -= 1
+        self._own[place] = self._own[last]
+        self._own_sizes[place] = self._own_sizes[last]
+        self._count = last
+        self._view = None
+
+    def own_scores(self) -> tuple[Floats, Columns]:
+        """Gather what each row may see of the logits.
+
+        Returns:
+            float32 [N*K, W], which may be overwritten and is valid until the next call, and what its columns
+            stand for.
+        """
+        if self._view is None:
+            self._view = self._make_view()
+        view = self._view
+        # Indices are right by construction; "clip" lets numpy write to `out` without a copy.
+        np.take(self.logits.reshape(-1), view.index, out=view.scores, mode="clip")
+        return view.scores, view.columns
+
+    def _make_view(self) -> _View:
+        """Lay out the gathering for the sentences that are there now, in memory that is kept."""
+        count, width = self._count, self._beam_width
+        widest = -(-int(self._own_sizes[:count].max()) // LANES) * LANES
+        tokens = self._own[:count, :widest]
+        slots = self._slot_of.take(tokens)
+        shape = (count, width, slots.shape[1])
+        size = slots.size * width
+        if size > len(self._index):
+            self._index, self._scores = np.empty(size, np.intp), np.empty(size, np.float32)
+        index = self._index[:size].reshape(shape)
+        firsts = np.arange(count * width).reshape(count, width, 1) * self.capacity
+        np.add(slots[:, None, :], firsts, out=index)
+        rows = (count * width, -1)
+        return _View(Columns(tokens, self._no_token), index.reshape(rows), self._scores[:size].reshape(rows))
+
+    def shrink(self) -> None:
+        """Give up slots if less than half of them are needed; call before a step."""
+        needed = np.flatnonzero(self._users)
+        if 2 * _slots_for(len(needed)) < self.capacity:
+            self._move(needed, _slots_for(len(needed)))
+
+    def _load_missing(self) -> None:
+        """Give every token that somebody needs a slot."""
+        missing = np.flatnonzero((self._users > 0) & (self._slot_of == 0))
+        if not len(missing):
+            return
+        weights, scales, biases = self._source.columns(missing)
+        free = self._free()
+        if len(free) < len(missing):
+            kept = np.flatnonzero((self._users > 0) & (self._slot_of > 0))
+            self._move(kept, _slots_for(len(kept) + len(missing)))
+            free = self._free()
+        slots = free[: len(missing)]
+        self._slot_of[self._token_of[slots]] = 0
+        self._token_of[slots] = missing
+        self._slot_of[missing] = slots
+        self.weights[:, slots] = weights.T
+        self.scales[slots] = scales
+        self.biases[slots] = biases
+
+    def _free(self) -> Slots:
+        """List the slots whose token nobody needs."""
+        return np.flatnonzero(self._users[self._token_of[1:]] == 0) + 1
+
+    def _move(self, tokens: Tokens, capacity: int) -> None:
+        """Change the number of slots, keeping those of some tokens."""
+        slots = self._slot_of[tokens]
+        weights, scales, biases = self.weights[:, slots], self.scales[slots], self.biases[slots]
+        self._allocate(capacity)
+        places = slice(1, len(tokens) + 1)
+        self.weights[:, places], self.scales[places], self.biases[places] = weights, scales, biases
+        self._token_of[places] = tokens
+        self._slot_of[:] = 0
+        self._slot_of[tokens] = np.arange(1, len(tokens) + 1)
+        self._view = None
+
+    def _allocate(self, capacity: int) -> None:
+        """Make empty slots."""
+        self.weights = np.zeros((self._source.width, capacity), np.int8)
+        self.scales = np.ones(capacity, np.float32)
+        self.biases = np.zeros(capacity, np.float32)
+        self.biases[0] = -np.inf
+        self.logits = np.zeros((self._rows, capacity), np.float32)
+        self._token_of = np.full(capacity, self._no_token, np.int64)
+        self.generation += 1
+
+
+def _slots_for(tokens: int) -> int:
+    """Slots C to make when `tokens` are needed: room for them and slot 0, an odd multiple of 64."""
+    units = -(-int(tokens * _HEADROOM + 1) // _UNIT)
+    return _UNIT * (units | 1)

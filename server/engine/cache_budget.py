@@ -1,0 +1,132 @@
+"""How much memory the arenas may take: what a sentence may need is reserved before it is admitted.
+
+An arena has room for all its sentences at the capacity of the longest (`arena.Arena`), so one long sentence
+makes it large, and it gives memory back only when it is empty. A sentence reserves the capacity of its own
+length and of its longest possible target; what the arenas hold never exceeds what is reserved.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from server.runtime.session import ModelSpec
+
+from .arena import KEPT_CAPACITY, next_capacity
+from .scheduler import Lane
+from .sequence import EngineLimits, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Positions of an arena: S of the source, P of the target."""
+
+    source: int = 0
+    target: int = 0
+
+
+def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capacity) -> int:
+    """Bytes of an arena's caches, as `Arena.cache_bytes` has them.
+
+    Args:
+        spec: sizes of the model.
+        beam_width: rows per sentence, K.
+        max_rows: rows of the batch; the arena has places for `max_rows // K` sentences.
+        capacity: its positions.
+
+    Returns:
+        Keys and values of all layers for `max_rows // K` sentences of S source positions and their K rows of
+        P target positions each, and every sentence's last source token.
+    """
+    sentences = max_rows // beam_width
+    positions = sentences * (beam_width * capacity.target + capacity.source)
+    values = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size
+    last_item_bytes = max(spec.cache_dtype.itemsize, 4 if spec.cache_dtype.kind == "i" else 0)
+    return values * (positions * spec.cache_dtype.itemsize + sentences * last_item_bytes)
+
+
+def largest_request_bytes(spec: ModelSpec, limits: EngineLimits) -> int:
+    """Bytes of the caches that one sentence of the largest size needs, over all beam widths."""
+    largest = Capacity(
+        min(limits.max_source_tokens, spec.max_source_tokens),
+        min(limits.max_target_tokens, spec.max_target_tokens),
+    )
+    widths = [width for width in spec.beam_widths if width <= limits.max_rows]
+    return max(cache_bytes(spec, width, limits.max_rows, largest) for width in widths)
+
+
+class CacheBudget:
+    """Reservations of all arenas. Not thread-safe: the worker pool calls it under its lock."""
+
+    def __init__(self, spec: ModelSpec, limits: EngineLimits) -> None:
+        """Reserve nothing yet.
+
+        Args:
+            spec: sizes of the model.
+            limits: with the bound, `max_cache_bytes`, and the sizes of the arenas.
+        """
+        self._spec = spec
+        self._limits = limits
+        self._reserved: dict[tuple[int, Lane], dict[int, Capacity]] = {}
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that the arenas may grow to with the sentences they have."""
+        return sum(
+            cache_bytes(self._spec, width, self._limits.max_rows, capacity)
+            for arenas in self._reserved.values()
+            for width, capacity in arenas.items()
+        )
+
+    def reserve(self, worker: int, lane: Lane, sequence: Sequence) -> bool:
+        """Reserve what a sentence may need.
+
+        Args:
+            worker: that would decode it.
+            lane: in which it would.
+            sequence: the sentence.
+
+        Returns:
+            Whether there is room; nothing is reserved if not.
+        """
+        if self._limits.max_cache_bytes is None:
+            return True
+        arenas = self._reserved.setdefault((worker, lane), {})
+        width, spec = sequence.beam_size, self._spec
+        now = arenas.get(width)
+        needed_target = min(
+            sequence.options.max_decoding_length, self._limits.max_target_tokens, spec.max_target_tokens
+        )
+        wanted = Capacity(
+            max(now.source if now else 0, next_capacity(len(sequence.source), spec.max_source_tokens)),
+            max(now.target if now else 0, next_capacity(needed_target, spec.max_target_tokens)),
+        )
+        if wanted == now:
+            return True
+        rows = self._limits.max_rows
+        added = cache_bytes(spec, width, rows, wanted) - (cache_bytes(spec, width, rows, now) if now else 0)
+        if self.reserved_bytes + added > self._limits.max_cache_bytes:
+            return False
+        arenas[width] = wanted
+        return True
+
+    def emptied(self, worker: int, lane: Lane) -> None:
+        """Lower the reservations of arenas that have no sentence any more to what they keep."""
+        arenas = self._reserved.get((worker, lane), {})
+        for width, capacity in arenas.items():
+            arenas[width] = Capacity(min(capacity.source, KEPT_CAPACITY), min(capacity.target, KEPT_CAPACITY))
+
+    def freed(self, worker: int, lane: Lane, kept: Collection[int]) -> bool:
+        """Drop the reservations of arenas that are no more.
+
+        Args:
+            worker: that gave them up.
+            lane: whose they were.
+            kept: beam widths whose arenas are still there.
+
+        Returns:
+            Whether there is more room now.
+        """
+        arenas = self._reserved.get((worker, lane), {})
+        gone = [width for width in arenas if width not in kept]
+        for width in gone:
+            del arenas[width]
+        return bool(gone)

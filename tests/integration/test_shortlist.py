@@ -1,0 +1,165 @@
+"""Decoding over candidates on an exported bundle: exact in any company, and as the exporter judged it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from export.bundle import Manifest, verify_bundle
+from export.lexical_table import Candidates, LexicalTable
+from export.runner import GraphRunner
+from export.shortlist import ShortlistOptions, decode_within, shortlist_bundle
+from model.tokenizer import Tokenizer
+from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, NullObserver
+from server.engine.shortlist import Shortlist
+from server.engine.worker import WorkerPool
+from server.runtime.onnx_runtime import ModelRuntime
+from server.service.loading import load_model
+from server.settings import Settings
+from tests import factories
+
+WAIT_S = 60.0
+Ids = tuple[int, ...]
+Over = Literal["candidates", "everything, bound", "the whole vocabulary"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path) -> Path:
+    """A bundle with so few candidates that some sentences become others."""
+    directory = tmp_path_factory.mktemp("shortlist")
+    dev = factories.write_text(directory)
+    train = directory / "train.en", directory / "train.de"
+    for file, lines in zip(train, factories.parallel_text(300, seed=3), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    options = ShortlistOptions(*dev, *train, per_piece=3, frequent=4, allow_quality_loss=True)
+    shortlist_bundle(tiny_bundle_int8, directory / "bundle", options)
+    return directory / "bundle"
+
+
+@pytest.fixture(scope="module")
+def manifest(bundle: Path) -> Manifest:
+    return verify_bundle(bundle)
+
+
+@pytest.fixture(scope="module")
+def sources(bundle: Path, manifest: Manifest) -> list[Ids]:
+    texts, _ = factories.parallel_text(60, seed=11)
+    tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
+    return [(*ids, *manifest.special_tokens.source_suffix_ids) for ids in tokenizer.encode_batch(texts)]
+
+
+@pytest.fixture(scope="module")
+def candidates(bundle: Path, sources: list[Ids]) -> list[list[int]]:
+    """What the exporter finds, with its own lookup."""
+    with np.load(bundle / "shortlist.npz", allow_pickle=False) as stored:
+        table = LexicalTable(**{name: stored[name] for name in stored.files})
+    return [Candidates(table).of(source) for source in sources]
+
+
+@contextlib.contextmanager
+def running(bundle: Path, manifest: Manifest, over: Over = "candidates") -> Iterator[WorkerPool]:
+    runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
+    size, shortlist = manifest.architecture.vocab_size, None
+    if runtime.columns is not None:
+        assert manifest.shortlist is not None
+        shortlist = Shortlist.load(bundle / manifest.shortlist.table, size, [3], runtime.columns)
+        if over == "everything, bound":
+            shortlist = Shortlist(range(size), {}, size, runtime.columns)
+    limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
+    pool = WorkerPool(runtime, limits, shortlist=shortlist)
+    pool.start()
+    yield pool
+    pool.close(WAIT_S)
+
+
+def translate(pool: WorkerPool, sources: list[Ids], options: DecodingOptions) -> list[tuple[Hypothesis, ...]]:
+    return [future.result(WAIT_S).hypotheses for future in pool.submit("request", sources, options)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DecodingOptions(return_scores=True),
+        DecodingOptions(beam_size=4, num_hypotheses=4),
+        DecodingOptions(beam_size=2, repetition_penalty=1.3, no_repeat_ngram_size=2, min_decoding_length=6),
+        DecodingOptions(beam_size=2, num_hypotheses=2, sampling_topk=5, sampling_temperature=1.5, seed=7),
+    ],
+)
+def test_sentences_alone_and_together_are_the_same_to_the_last_bit(
+    bundle: Path,
+    manifest: Manifest,
+    sources: list[Ids],
+    candidates: list[list[int]],
+    options: DecodingOptions,
+) -> None:
+    with running(bundle, manifest) as pool:
+        alone = [translate(pool, [source], options)[0] for source in sources]
+        assert translate(pool, sources, options) == alone
+        assert translate(pool, sources[::-1], options) == alone[::-1]
+    for hypotheses, allowed in zip(alone, candidates, strict=True):
+        assert all(set(hypothesis.tokens) <= set(allowed) for hypothesis in hypotheses)
+
+
+def test_greedy_is_what_the_exporter_judged(
+    bundle: Path, manifest: Manifest, sources: list[Ids], candidates: list[list[int]]
+) -> None:
+    graphs, special = manifest.graphs, manifest.special_tokens
+    runner = GraphRunner(
+        bundle / graphs.encoder,
+        bundle / graphs.decoders["1"],
+        start_id=special.decoder_start_id,
+        eos_id=special.eos_id,
+        pad_id=special.pad_id,
+    )
+    size = manifest.architecture.vocab_size
+    within = decode_within(runner, sources, candidates, size, special.eos_id)
+    with running(bundle, manifest) as pool:
+        found = translate(pool, sources, DecodingOptions())
+    longest = max(map(len, within))
+    assert [list(h[0].tokens)[:longest] for h in found] == within
+    assert within != decode_within(runner, sources, None, size, special.eos_id)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_all_columns_bound_are_the_whole_vocabulary(
+    bundle: Path, manifest: Manifest, sources: list[Ids], width: int
+) -> None:
+    options = DecodingOptions(beam_size=width, num_hypotheses=width, return_scores=True)
+    results = []
+    for over in ("everything, bound", "the whole vocabulary"):
+        with running(bundle, manifest, over) as pool:
+            results.append(translate(pool, sources, options))
+    for ours, theirs in zip(*results, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        # Sums of exponentials are added up in another order.
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-5)
+
+
+def test_a_prefix_may_hold_what_is_no_candidate(
+    bundle: Path, manifest: Manifest, sources: list[Ids], candidates: list[list[int]]
+) -> None:
+    strange = next(i for i in range(manifest.architecture.vocab_size) if i not in candidates[0])
+    with running(bundle, manifest) as pool:
+        for width in (1, 2):
+            options = DecodingOptions(beam_size=width, target_prefix=(strange,), return_scores=True)
+            (found,) = translate(pool, sources[:1], options)
+            assert found[0].tokens[0] == strange
+            assert set(found[0].tokens[1:]) <= set(candidates[0])
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_server_uses_it_unless_told_otherwise(bundle: Path, used: bool, sources: list[Ids]) -> None:
+    settings = Settings.model_validate({"bundle": bundle, "workers": 1, "shortlist": used})
+    model = load_model(settings, NullObserver())  # and translates the golden sentences
+    try:
+        (future,) = model.engine.submit("request", [sources[0]], DecodingOptions())
+        assert future.result(WAIT_S).hypotheses[0].tokens
+        assert isinstance(model.engine, WorkerPool)
+        assert (model.engine._shortlist is not None) == used
+    finally:
+        model.engine.close(WAIT_S)

@@ -1,0 +1,78 @@
+"""Worker pools for tests: made and closed by a fixture, with gates instead of sleeps."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from server.engine.sequence import EngineLimits, NullObserver, SequenceResult
+from server.engine.worker import WorkerPool
+
+from .fakes import FakeRuntime, recite
+
+WAIT_S = 20.0
+
+MakePool = Callable[..., WorkerPool]
+
+
+class Ends(NullObserver):
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.errors: list[str] = []
+
+    def finished(self, reason: str, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        self.reasons.append(reason)
+
+    def error(self, kind: str) -> None:
+        self.errors.append(kind)
+
+
+class Gate:
+    """Lets a worker pass one step at a time, or all of them."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Semaphore(0)
+        self._passes = threading.Semaphore(0)
+        self.open = False
+
+    def __call__(self) -> None:
+        if not self.open:
+            self.reached.release()
+            assert self._passes.acquire(timeout=WAIT_S)
+
+    def wait(self) -> None:
+        assert self.reached.acquire(timeout=WAIT_S)
+
+    def let_pass(self) -> None:
+        self._passes.release()
+
+    def open_for_all(self) -> None:
+        self.open = True
+        self._passes.release(100)
+
+
+@pytest.fixture
+def make_pool() -> Iterator[MakePool]:
+    pools = []
+
+    def make(runtime: FakeRuntime, **settings: object) -> WorkerPool:
+        limits = EngineLimits(**{"workers": 1, "max_rows": 8, **settings.pop("limits", {})})
+        pool = WorkerPool(runtime, limits, **settings)
+        pools.append(pool)
+        pool.start()
+        return pool
+
+    yield make
+    for pool in pools:
+        pool.close(0.0)
+
+
+def gated(language: Callable = recite) -> tuple[FakeRuntime, Gate]:
+    runtime, gate = FakeRuntime(language), Gate()
+    runtime.before_step = gate
+    return runtime, gate
+
+
+def tokens(future: Future[SequenceResult]) -> tuple[int, ...]:
+    return future.result(WAIT_S).hypotheses[0].tokens

@@ -1,0 +1,37 @@
+"""In a process of its own: the setting is for good."""
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import numpy, psutil, server.allocator
+took = server.allocator.return_large_blocks()
+def resident(): return psutil.Process().memory_info().rss
+# Large blocks that are freed while small ones above them stay: by default the heap keeps the holes.
+def churn():
+    pairs = [(numpy.ones(3 << 17), numpy.ones(1 << 13)) for _ in range(20)]
+    return [small for _, small in pairs]
+churn()
+before = resident()
+kept = churn()
+print(took, (resident() - before) >> 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_freed_blocks_go_back_to_the_system(repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    took, grown_mib = done.stdout.split()
+    assert took == "True"
+    assert int(grown_mib) <= 10  # without the setting 61
