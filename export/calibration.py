@@ -55,6 +55,7 @@ def calibrate(
     eos_id: int,
     pad_id: int,
     threads: int = 1,
+    suppressed_ids: Sequence[int] = (),
 ) -> CalibratedRanges:
     """Translate a sample greedily with the fp32 graphs and choose a range for the input of every product.
 
@@ -68,6 +69,7 @@ def calibrate(
         eos_id: ends a sentence.
         pad_id: fills up a batch.
         threads: intra-op threads.
+        suppressed_ids: tokens that are never written.
 
     Returns:
         Ranges for both graphs; padding and finished sentences do not count.
@@ -102,6 +104,7 @@ def calibrate(
         def choose(
             position: int, logits: NDArray[np.float32], done: NDArray[np.bool_] = done, steps: int = steps
         ) -> NDArray[np.int64] | None:
+            logits[:, list(suppressed_ids)] = -np.inf
             chosen: NDArray[np.int64] = logits.argmax(axis=1)
             np.logical_or(done, chosen == eos_id, out=done)
             return None if done.all() or position + 1 == steps else chosen

@@ -221,6 +221,7 @@ class _Export:
             pad_id=self.special.pad_id,
             beam_width=width,
             threads=self.options.threads,
+            suppressed_ids=self.special.suppressed_ids,
         )
 
     def _in_memory(self, graphs: _Graphs) -> GraphRunner:
@@ -263,6 +264,7 @@ class _Export:
             eos_id=self.special.eos_id,
             pad_id=self.special.pad_id,
             threads=options.threads,
+            suppressed_ids=self.special.suppressed_ids,
         )
         graphs = self._choose_bits(full, ranges, texts)
         assert graphs.weight_bits is not None

@@ -239,6 +239,7 @@ def _check_golden(bundle: Path, manifest: Manifest, model: Transformer) -> None:
         bos=special.decoder_start_id,
         eos=special.eos_id,
         max_length=max(len(row) for row in targets) + 1,
+        suppressed_ids=special.suppressed_ids,
     )
     same = sum(ours == stated for ours, stated in zip(found, targets, strict=True))
     # Without rounded activations a close call may go the other way, hence not all.

@@ -45,7 +45,11 @@ def open_session(graph: Path | bytes, threads: int = 1) -> onnxruntime.Inference
 
 
 class GraphRunner:
-    """An encoder and one decoder graph. Not thread-safe."""
+    """An encoder and one decoder graph. Not thread-safe.
+
+    Attributes:
+        suppressed_ids: tokens that ``greedy`` never takes.
+    """
 
     def __init__(
         self,
@@ -57,7 +61,9 @@ class GraphRunner:
         pad_id: int,
         beam_width: int = 1,
         threads: int = 1,
+        suppressed_ids: Sequence[int] = (),
     ) -> None:
+        self.suppressed_ids = list(suppressed_ids)
         self._encoder = open_session(encoder, threads)
         self._decoder = open_session(decoder, threads)
         self._start_id, self._eos_id, self._pad_id = start_id, eos_id, pad_id
@@ -94,6 +100,7 @@ class GraphRunner:
         done = np.zeros(len(batch) * self._beams, bool)
 
         def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
+            logits[:, self.suppressed_ids] = -np.inf
             taken.append(logits.argmax(axis=1))
             np.logical_or(done, taken[-1] == self._eos_id, out=done)
             return None if done.all() or position + 1 == steps else taken[-1]

@@ -72,6 +72,7 @@ def check_parity(
         if not np.isfinite(ours).all():
             raise GateError("the fp32 graphs compute logits that are not finite")
         largest = max(largest, float(np.abs(ours - theirs).max()))
+        theirs[:, runner.suppressed_ids] = -np.inf
         wanted = [*tokens, eos_id] if result.finished else tokens
         same += theirs.argmax(axis=1)[: len(wanted)].tolist() == wanted
     parity = Parity(largest_logit_difference=largest, sentences=len(sources), same_tokens=same)
@@ -182,5 +183,6 @@ def pick_golden(
 
 def _margin(runner: GraphRunner, sources: Sequence[Tokens], result: Decoded) -> float:
     logits = runner.forced([sources[result.index]], [result.tokens])[0]
+    logits[:, runner.suppressed_ids] = -np.inf
     best = np.partition(logits, -2, axis=1)[:, -2:]
     return float((best[:, 1] - best[:, 0]).min())

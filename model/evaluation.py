@@ -15,7 +15,14 @@ from .transformer import Transformer
 
 @torch.inference_mode()
 def greedy_decode(
-    model: Transformer, source_ids: Tensor, source_lengths: Tensor, *, bos: int, eos: int, max_length: int
+    model: Transformer,
+    source_ids: Tensor,
+    source_lengths: Tensor,
+    *,
+    bos: int,
+    eos: int,
+    max_length: int,
+    suppressed_ids: Sequence[int] = (),
 ) -> list[list[int]]:
     """Take the most probable token at every step; ties go to the lowest id.
 
@@ -26,6 +33,7 @@ def greedy_decode(
         bos: id that decoding starts with.
         eos: id that ends a sentence.
         max_length: most tokens a sentence may get, eos not counted.
+        suppressed_ids: tokens that are never taken.
 
     Returns:
         One list of ids a sentence, without bos and eos.
@@ -38,7 +46,9 @@ def greedy_decode(
     steps = []
     for position in range(max_length):
         positions = torch.full_like(tokens, position)
-        tokens = model.decode_step(tokens, positions, cache).argmax(dim=-1, keepdim=True)
+        scores = model.decode_step(tokens, positions, cache)
+        scores[:, list(suppressed_ids)] = -torch.inf
+        tokens = scores.argmax(dim=-1, keepdim=True)
         done |= tokens[:, 0] == eos
         steps.append(tokens)
         if bool(done.all()):
@@ -80,6 +90,7 @@ def translate(
             bos=special.decoder_start_id,
             eos=special.eos_id,
             max_length=min(max_length, limit - 1, 2 * longest + 10),
+            suppressed_ids=special.suppressed_ids,
         )
         for i, tokens in zip(chosen, ids, strict=True):
             results[i] = tokenizer.decode(tokens)

@@ -81,7 +81,15 @@ class RunDirectory:
             return None
         if first.resolve().is_relative_to(self.path.resolve()):
             raise RecipeError(f"{self.path}: holds training.initialise_from ({first}); choose another --out")
-        return None if self._checkpoints() else load_checkpoint(first)
+        if self._checkpoints():
+            return None
+        start = load_checkpoint(first)
+        if start.config.tokenizer != "sentencepiece":
+            raise RecipeError(
+                f"{first}: came from MarianMT, whose list of ids a recipe cannot use; fine-tune it with "
+                "transformers and import it again"
+            )
+        return start
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*"))

@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
         return _encode(fields)
 
 
-class TurnHandler(logging.Handler):
+class TurnLog(logging.Handler):
     """Writes what is logged in one turn of the event loop with one call; from other threads, at once.
 
     A line costs a system call, and around it the event loop gives up Python's lock and has to get it back
@@ -86,7 +86,7 @@ def configure_logging(level: str) -> None:
     Args:
         level: least severe level of our own loggers; libraries log warnings only.
     """
-    handler = TurnHandler(sys.stdout)
+    handler = TurnLog(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("dragoman").setLevel(level.upper())

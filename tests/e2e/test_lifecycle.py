@@ -141,6 +141,14 @@ def test_a_bad_setting_is_named(tiny_bundle: Path) -> None:
     assert said.count("\n") == 1
 
 
+def test_a_bound_that_holds_no_request_is_named_with_its_remedy(repository: Path) -> None:
+    code, said = refused_start(repository / "bundles" / "en-de", "--max-kv-cache-mib", 5)
+    assert code == 2
+    assert said.startswith("dragoman: setting max_kv_cache_mib: 5 MiB cannot hold the caches of one sentence")
+    assert "raise it to " in said
+    assert said.count("\n") == 1
+
+
 def test_without_a_model_the_application_loads_its_bundle(tiny_bundle: Path) -> None:
     """As `uvicorn --factory` and Ray Serve use it."""
     settings = Settings(bundle=tiny_bundle, workers=1, close_timeout_s=1)

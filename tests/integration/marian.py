@@ -13,8 +13,8 @@ import transformers
 
 SMALL = {
     "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
     "encoder_ffn_dim": 64,
@@ -24,7 +24,7 @@ SMALL = {
 
 
 def learn_pieces(lines: Sequence[str], file: Path) -> Path:
-    """Learn a SentencePiece model as Marian's are: without spelling in bytes, so that some text is unknown."""
+    """Learn a SentencePiece model as Marian's are: without spelling in bytes; some text is unknown."""
     with file.open("wb") as stream:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
@@ -63,7 +63,7 @@ def write_marian(
     *,
     separate: bool = False,
     codes: Sequence[str] = (),
-    end_bias: float = 3.0,
+    end_bias: float = 3.5,
     pad_bias: float = 3.0,
     gain: float = 0.7,
     seed: int = 0,

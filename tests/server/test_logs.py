@@ -3,7 +3,7 @@ import io
 import json
 import logging
 
-from server.logs import JsonFormatter, TurnHandler
+from server.logs import JsonFormatter, TurnLog
 
 
 def line(message: str, **extra: object) -> dict[str, object]:
@@ -50,7 +50,7 @@ class Stream(io.StringIO):
 
 def log_to(stream: Stream) -> logging.Logger:
     log = logging.Logger("test")
-    log.addHandler(TurnHandler(stream))
+    log.addHandler(TurnLog(stream))
     return log
 
 

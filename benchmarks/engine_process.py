@@ -1,0 +1,83 @@
+"""One system behind a pipe: a JSON line in, a JSON line out; idle, it sleeps in a read.
+
+    python -m benchmarks.engine_process SYSTEM MODEL-FOLDERS-AS-JSON SETTINGS-AS-JSON
+
+Questions: ``{"op": "prepare", "key", "sentences", "beam", "length"}``, ``{"op": "run", "key", "alone",
+"call"}``, ``{"op": "tokens", "key"}`` and ``{"op": "memory"}``. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.engines import ENGINES, Engine, Work
+from benchmarks.models import Model
+
+
+def answer(engine: Engine, works: dict[str, Work], question: dict[str, Any]) -> dict[str, Any]:
+    """Do what one line asks for.
+
+    Args:
+        engine: the system.
+        works: prepared so far, by key.
+        question: as parsed.
+    """
+    match question["op"]:
+        case "prepare":
+            works[question["key"]] = engine.prepare(
+                question["sentences"], question["beam"], question["length"]
+            )
+            return {}
+        case "run":
+            work, call = works[question["key"]], question.get("call", {})
+            parts = engine.split(work) if question.get("alone") else [work]
+            started_s = time.perf_counter()
+            tokens = sum(sum(map(len, engine.translate(part, call))) for part in parts)
+            return {"seconds": time.perf_counter() - started_s, "tokens": tokens}
+        case "tokens":
+            return {"tokens": engine.translate(works[question["key"]], {})}
+        case "memory":
+            return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+        case other:
+            return {"error": f"unknown operation {other!r}"}
+
+
+def serve(engine: Engine, questions: TextIO, answers: TextIO) -> None:
+    """Answer lines until there are no more."""
+    works: dict[str, Work] = {}
+    for line in questions:
+        try:
+            reply = answer(engine, works, json.loads(line))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(reply) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Load the system that the command line names, say how long that took, and serve."""
+    # Libraries may print: what they print goes to standard error, the pipe is for answers alone.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    system, folders, settings = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    model = Model(folders["name"], *(Path(folders[key]) for key in ("bundle", "huggingface", "ctranslate2")))
+    engine = ENGINES[system](model)
+    engine.import_library()
+    started_s = time.perf_counter()
+    engine.load(settings)
+    answers.write(json.dumps({"load_s": time.perf_counter() - started_s}) + "\n")
+    answers.flush()
+    try:
+        serve(engine, sys.stdin, answers)
+    finally:
+        engine.close()
+
+
+if __name__ == "__main__":
+    main()

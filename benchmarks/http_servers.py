@@ -1,0 +1,112 @@
+"""Starts and stops the servers that are compared: dragoman's own process and the peers around CTranslate2."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+from benchmarks.models import Model
+from benchmarks.turns import REPOSITORY, PeerError
+
+_READY_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 15.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """How to start a server.
+
+    Attributes:
+        name: what tables call it.
+        arguments: of the Python interpreter, without ``--port``.
+        variables: environment in addition to this process's own.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def dragoman(model: Model, name: str = "dragoman", **settings: int) -> Server:
+    """Describe dragoman's server with its defaults, but for the limits on the size of a request.
+
+    Args:
+        model: to serve.
+        name: what tables call it.
+        settings: of `server.settings.Settings`, in addition.
+    """
+    # 500 texts in one request are more than the default lets one client ask for.
+    chosen = {"max_texts": 1000, "max_request_tokens": 65536, "log_level": "warning"} | settings
+    variables = {f"DRAGOMAN_{key.upper()}": str(value) for key, value in chosen.items()}
+    return Server(name, ("-m", "dragoman", "serve", str(model.bundle)), variables)
+
+
+def ctranslate2(
+    model: Model, name: str, max_batch: int, wait_ms: float, variables: Mapping[str, str]
+) -> Server:
+    """Describe FastAPI with CTranslate2.
+
+    Args:
+        model: to serve.
+        name: what tables call it.
+        max_batch: texts of a batch; 1 is without batching.
+        wait_ms: how long an idle server waits for company.
+        variables: CTranslate2's best on this machine.
+    """
+    folders = (str(model.ctranslate2), str(model.huggingface))
+    options = ("--max-batch", str(max_batch), "--wait-ms", str(wait_ms))
+    return Server(name, ("-m", "benchmarks.peer_server", *folders, *options), variables)
+
+
+@contextlib.contextmanager
+def serving(server: Server) -> Iterator[tuple[int, int]]:
+    """Run a server; yields its port and process id once it is ready, and ends it afterwards.
+
+    Raises:
+        PeerError: it ended, or was not ready within two minutes.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, *server.arguments, "--port", str(port)],
+        cwd=REPOSITORY,
+        env=os.environ | server.variables,
+        start_new_session=True,
+    )
+    try:
+        _wait_until_ready(server, process, port)
+        yield port, process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(server: Server, process: subprocess.Popen[bytes], port: int) -> None:
+    until_s = time.monotonic() + _READY_TIMEOUT_S
+    while time.monotonic() < until_s:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1).close()
+            return
+        except OSError:
+            if process.poll() is not None:
+                raise PeerError(f"{server.name}: the server ended with {process.returncode}") from None
+            time.sleep(0.1)
+    raise PeerError(f"{server.name}: not ready after {_READY_TIMEOUT_S:.0f} s")
+
+
+def memory_bytes(pid: int) -> int:
+    """Resident memory of a process now."""
+    return int(psutil.Process(pid).memory_info().rss)

@@ -1,0 +1,53 @@
+"""What a measurement was made on: processor, memory, versions, and how busy the machine was before."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_LIBRARIES = ("onnxruntime", "ctranslate2", "transformers", "torch", "numpy", "fastapi", "uvicorn")
+_INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
+
+
+def describe() -> dict[str, Any]:
+    """Describe this machine and the installed libraries, as JSON."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    model = re.search(r"model name\s*:\s*(.+)", text)
+    flags = re.search(r"flags\s*:\s*(.+)", text)
+    known = set(flags[1].split()) if flags else set()
+    versions = {}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "processor": model[1].strip() if model else platform.processor() or "unknown",
+        "cores": os.cpu_count(),
+        "instruction_sets": [name for name in _INSTRUCTION_SETS if name in known],
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "python": platform.python_version(),
+        "versions": versions,
+        "commit": _commit(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _commit() -> str:
+    try:
+        run = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return run.stdout.strip()

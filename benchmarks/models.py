@@ -1,0 +1,184 @@
+"""The models of the comparison: the same weights as a dragoman bundle, for CTranslate2 and for transformers.
+
+Made once into a folder and used again; a bundle is made anew when the exporter's sources have changed.
+
+    python -m benchmarks.models [base tiny default] [--cache build/bench]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import vocabulary
+from benchmarks.random_model import Size, write_random_model
+
+CACHE = Path("build/bench")
+SHIPPED = Path("bundles/en-de")
+RANDOM_SIZES = {
+    "base": Size(encoder_layers=6, decoder_layers=6, d_model=512, ffn_dim=2048),
+    "tiny": Size(encoder_layers=6, decoder_layers=2, d_model=256, ffn_dim=1536),
+}
+NAMES = (*RANDOM_SIZES, "default")
+BEAM_WIDTHS = (1, 4)
+_CALIBRATION_SENTENCES = 200
+_SOURCES = ("export", "model")
+
+
+@dataclass(frozen=True)
+class Model:
+    """Where one model lies.
+
+    Attributes:
+        name: base, tiny or default.
+        bundle: for dragoman, int8.
+        huggingface: for transformers, fp32, with vocab.json.
+        ctranslate2: as its own converter writes it, int8.
+    """
+
+    name: str
+    bundle: Path
+    huggingface: Path
+    ctranslate2: Path
+
+
+def prepare(
+    name: str,
+    cache: Path,
+    report: Callable[[str], None],
+    *,
+    shipped: Path = SHIPPED,
+    size: Size | None = None,
+    keep: bool = False,
+) -> Model:
+    """Make whatever of a model is missing or stale.
+
+    Args:
+        name: of the model.
+        cache: folder for all models.
+        report: gets a line at every stage.
+        shipped: the bundle that ``default`` is.
+        size: of a model with random weights, if it is another than the named one's.
+        keep: use what is there, whatever it was made of.
+    """
+    size = size or RANDOM_SIZES.get(name)
+    home = cache / "models" / name
+    home.mkdir(parents=True, exist_ok=True)
+    bundle = home / "bundle" if size else shipped
+    model = Model(name, bundle, home / "huggingface", home / "ctranslate2")
+    if keep and all(path.exists() for path in (model.bundle, model.huggingface, model.ctranslate2)):
+        return model
+    origin = repr(size) + _hash_files([Path(__file__).parent]) if size else _hash_files([shipped], "*")
+
+    def write_weights(out: Path) -> None:
+        if size:
+            write_random_model(out, size)
+        else:
+            _recover(shipped, out)
+
+    _once(model.huggingface, origin, write_weights, lambda: report(f"{name}: writing the weights"))
+    _once(
+        model.ctranslate2,
+        origin,
+        lambda out: _convert(model.huggingface, out),
+        lambda: report(f"{name}: converting for CTranslate2"),
+    )
+    if size:
+        sources = _hash_files([Path(__file__).parents[1] / folder for folder in _SOURCES])
+        _once(
+            model.bundle,
+            origin + sources,
+            lambda out: _export(model.huggingface, out, size, lambda line: report(f"{name}: {line}")),
+            lambda: report(f"{name}: exporting for dragoman"),
+        )
+    return model
+
+
+def _once(out: Path, origin: str, write: Callable[[Path], None], announce: Callable[[], None]) -> None:
+    """Fill a folder aside and rename it, unless it is there and made of the same."""
+    stamp = out.with_name(f"{out.name}.made-of")
+    wanted = hashlib.sha256(origin.encode()).hexdigest()
+    if out.exists() and stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
+        return
+    announce()
+    aside = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    write(aside)
+    shutil.rmtree(out, ignore_errors=True)
+    aside.rename(out)
+    stamp.write_text(wanted, encoding="ascii")
+
+
+def _hash_files(folders: list[Path], pattern: str = "*.py") -> str:
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.glob(pattern)):
+            if folder == Path(__file__).parent and path.stem not in ("random_model", "vocabulary"):
+                continue
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _recover(bundle: Path, out: Path) -> None:
+    from export.recover import recover_checkpoint
+    from export.to_huggingface import write_huggingface
+    from model.checkpoint import load_checkpoint
+
+    checkpoint = out / "checkpoint"
+    recover_checkpoint(bundle, checkpoint)
+    written = out / "model"
+    write_huggingface(load_checkpoint(checkpoint), written)
+    shutil.rmtree(checkpoint)
+    for path in written.iterdir():
+        path.rename(out / path.name)
+    written.rmdir()
+
+
+def _convert(huggingface: Path, out: Path) -> None:
+    import transformers
+    from ctranslate2.converters import TransformersConverter
+
+    transformers.logging.disable_progress_bar()
+    TransformersConverter(str(huggingface)).convert(str(out), quantization="int8", force=True)
+
+
+def _export(huggingface: Path, out: Path, size: Size, report: Callable[[str], None]) -> None:
+    """Run the real importer and exporter with all their gates; the counter makes even random weights pass."""
+    from export.from_huggingface import ImportNames
+    from export.importing import import_model
+    from export.pipeline import ExportOptions
+
+    lengths = [2 + (7 * i) % 17 for i in range(_CALIBRATION_SENTENCES)]
+    sentences = vocabulary.random_sentences(size.vocabulary, lengths, seed=1, ending=True)
+    text = out.with_name("calibration.txt")
+    text.write_text("\n".join(map(vocabulary.as_text, sentences)) + "\n", encoding="utf-8")
+    options = ExportOptions(
+        precision="int8", dev_source=text, weight_bits=7, beam_widths=BEAM_WIDTHS, threads=2, force=True
+    )
+    import_model(str(huggingface), out, "bundle", ImportNames(), options, report)
+
+
+def main() -> None:
+    """Make the models that are asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", choices=NAMES, default=NAMES, help="all by default")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder for models and results")
+    arguments = parser.parse_args()
+    started_s = time.monotonic()
+    for name in arguments.names:
+        model = prepare(
+            name, arguments.cache, lambda line: print(f"[{time.monotonic() - started_s:5.1f} s] {line}")
+        )
+        print(f"{name}: {model.bundle}, {model.huggingface}, {model.ctranslate2}")
+
+
+if __name__ == "__main__":
+    main()

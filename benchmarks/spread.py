@@ -1,0 +1,58 @@
+"""Medians, percentiles and the spread of ratios: what a table says of repeated measurements."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median with the smallest and the largest value behind it."""
+
+    median: float
+    least: float
+    most: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Summarise repeated measurements of one thing.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not values:
+        raise ValueError("no measurements")
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Compare two systems that took turns: the ratio of each round, then its spread.
+
+    A machine that is shared changes its speed from minute to minute; within a round both have the same.
+
+    Args:
+        ours: one value a round.
+        theirs: of the same rounds.
+
+    Raises:
+        ValueError: the rounds do not pair up, or there are none.
+    """
+    return spread([a / b for a, b in zip(ours, theirs, strict=True)])
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Give the smallest value that at least this share of the values does not exceed.
+
+    Args:
+        values: in any order.
+        percent: above 0, at most 100.
+
+    Raises:
+        ValueError: there are no values, or the share is out of range.
+    """
+    if not values or not 0 < percent <= 100:
+        raise ValueError(f"percentile {percent} of {len(values)} values")
+    return sorted(values)[math.ceil(percent / 100 * len(values)) - 1]
