@@ -1,4 +1,4 @@
-"""500 sentences, token by token against transformers' `generate`: the shipped model, and a base-sized MarianMT."""
+"""500 sentences, token by token against transformers: the shipped model, and a base-sized MarianMT."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from server.engine.sequence import DecodingOptions
 from tests.integration.hugging_face import Reference, Served, fp32_options, realistic_sentences
 from tests.integration.marian import write_marian
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(3600)]
 
 COUNT = 500
 BASE = {
