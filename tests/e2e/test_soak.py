@@ -83,7 +83,7 @@ def resident_bytes(server: RunningServer) -> int:
     return int(memory.rss)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_memory_stays_where_it_was(repository: Path, tmp_path: Path) -> None:
     with serving(
         repository / "bundles" / "en-de", tmp_path / "log", workers=2, max_kv_cache_mib=256
