@@ -33,7 +33,10 @@ WeightBits = Annotated[
     int | None,
     typer.Option(min=7, max=8, help="7 or 8; by default 7 unless that costs 0.1 BLEU against 8."),
 ]
-BeamWidths = Annotated[str, typer.Option(help="One decoder graph each, separated by commas.")]
+BeamWidths = Annotated[
+    str,
+    typer.Option(help="One decoder graph each, separated by commas; 1 and the model's default always."),
+]
 BundleVersion = Annotated[str, typer.Option(help="Version that the manifest states.")]
 CardNotes = Annotated[
     Path | None, typer.Option(help="Markdown to put into the model card: weak spots, test scores.")

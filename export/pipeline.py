@@ -66,7 +66,7 @@ class ExportOptions:
         calibration_sentences: how many of its lines, drawn with a fixed seed.
         calibration_method: how a range is chosen.
         weight_bits: 7 or 8; None takes 7 unless that costs 0.1 BLEU against 8.
-        beam_widths: one decoder graph each; 1 is always there.
+        beam_widths: one decoder graph each; 1 and the model's own default are always there.
         allow_quality_loss: write the bundle even if it loses more than 0.5 BLEU or, without references, is
             further from fp32 than a BLEU of 80.
         force: replace an existing bundle.
@@ -150,7 +150,8 @@ class _Export:
         self.report = report
         self.special = checkpoint.config.special_tokens
         self.limit = checkpoint.config.model.max_positions
-        self.widths = sorted({1, *options.beam_widths})
+        # The width that the model is meant for is always there: requests that do not choose get it.
+        self.widths = sorted({1, *options.beam_widths, checkpoint.config.generation.beam_size or 1})
 
     def run(self) -> Manifest:
         texts = self._read_texts()

@@ -64,7 +64,7 @@ def write_marian(
     separate: bool = False,
     codes: Sequence[str] = (),
     end_bias: float = 3.5,
-    pad_bias: float = 3.0,
+    pad_bias: float = 7.0,
     gain: float = 0.7,
     seed: int = 0,
     generation: dict[str, Any] | None = None,

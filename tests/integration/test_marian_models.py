@@ -124,11 +124,12 @@ def test_beam_tokens_are_those_of_generate(
     assert served.generate(texts, options) == expected
 
 
-@pytest.mark.exhaustive  # not yet true of every random model here
 def test_forced_lengths_are_those_of_generate(pair: tuple[str, Reference, Served]) -> None:
     name, reference, served = pair
     texts = _sentences(20)
-    for beams in (1, 4):
+    # With renormalize_logits, transformers renormalises whatever is forbidden, the end before min_length too;
+    # that changes scores between beams, not the best token of one. docs/models.md says so.
+    for beams in (1,) if name == "renormalised" else (1, 4):
         expected = reference.generate(
             _coded(name, texts, served),
             num_beams=beams,
@@ -150,7 +151,6 @@ def test_text_comes_out_as_marian_tokenizer_decodes_it(pair: tuple[str, Referenc
     assert [served.tokenizer.decode(row) for row in rows] == theirs
 
 
-@pytest.mark.exhaustive  # not yet true of every random model here
 def test_the_models_own_settings_are_the_servers_defaults(models: tuple[str, Path, Path]) -> None:
     """What a request without options gets is what `generate` without options gives."""
     name, directory, bundle = models
@@ -165,7 +165,6 @@ def test_the_models_own_settings_are_the_servers_defaults(models: tuple[str, Pat
     served.close()
 
 
-@pytest.mark.exhaustive  # not yet true of every random model here
 def test_padding_is_never_written_although_it_scores_high(pair: tuple[str, Reference, Served]) -> None:
     name, reference, served = pair
     pad = served.manifest.special_tokens.pad_id
