@@ -79,8 +79,8 @@ class DecoderGraph(nn.Module):
             self_total: int32 [], the longest of them plus 1.
             cross_lengths: int32 [N], source length minus 1.
             cross_total: int32 [], longest source length.
-            caches: for each layer self key and value [R, H, P, D], cross key and value [N, H, S, D], and
-                key and value of the last source token [N, 1, E].
+            caches: for each layer self key and value [R, H, P, D], cross key and value [N, H, S, D], and in
+                fp16 key and value of the last source token [N, 1, E].
 
         Returns:
             Logits float32 [R, V], then for each layer self key and value, cross key and value, as updated.
@@ -88,11 +88,13 @@ class DecoderGraph(nn.Module):
         model = self.model
         x = model.target_embedding(input_ids, positions)
         updated: list[Tensor] = []
+        nothing = caches[0][2].new_zeros(cross_lengths.shape[0], 0, model.config.d_model)
         for layer, cache in zip(model.decoder, caches, strict=True):
             attend_self = _attend_to_past(
                 cache[:2], self_lengths, self_total, model.config.decoder_heads, updated
             )
-            attend_cross = self._attend_to_memory(cache[2:], cross_lengths, cross_total, updated)
+            cross = cache[2:] if len(cache) > 4 else (*cache[2:], nothing, nothing)
+            attend_cross = self._attend_to_memory(cross, cross_lengths, cross_total, updated)
             x = layer(x, attend_self, attend_cross)
         hidden = model.decoder_norm(x)[:, 0]
         return (model.projection(hidden).float(), *updated)
@@ -102,10 +104,11 @@ class DecoderGraph(nn.Module):
     ) -> Attend:
         """Attend to the source, all beams of a sentence as query heads of the same key and value head.
 
-        GroupQueryAttention always appends a position. It is given the last source token again, which rewrites
-        what is already there; in return its cost follows each sentence's length and not the capacity S.
+        GroupQueryAttention appends the positions it is given, and its cost follows each sentence's length and
+        not the capacity S. On the CPU it may be given none, [N, 0, E]. In fp16, which is for CUDA, it gets
+        the last source token again, which rewrites what is already there.
         """
-        key, value, last_key, last_value = cache
+        key, value, new_key, new_value = cache
         heads, beams = self.model.config.decoder_heads, self.beam_width
         head_dim = self.model.config.decoder_head_dim
 
@@ -113,15 +116,15 @@ class DecoderGraph(nn.Module):
             width = query.shape[2]
             if beams > 1:
                 query = query.view(-1, beams, heads, head_dim).transpose(1, 2).reshape(-1, 1, beams * width)
-            context, new_key, new_value = torch.onnx.ops.symbolic_multi_out(
+            context, *present = torch.onnx.ops.symbolic_multi_out(
                 f"{_DOMAIN}::GroupQueryAttention",
-                [query, last_key, last_value, key, value, lengths, total],
+                [query, new_key, new_value, key, value, lengths, total],
                 {"num_heads": heads * beams, "kv_num_heads": heads},
                 dtypes=[query.dtype] * 3,
                 shapes=[query.shape, key.shape, value.shape],
                 version=1,
             )
-            updated.extend((new_key, new_value))
+            updated.extend(present)
             if beams > 1:
                 context = context.view(-1, heads, beams, head_dim).transpose(1, 2).reshape(-1, 1, width)
             return context

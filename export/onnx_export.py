@@ -22,10 +22,16 @@ def encoder_output_names(layers: int) -> list[str]:
     return [f"cross_{kind}_{i}" for i in range(layers) for kind in ("key", "value")]
 
 
-def decoder_input_names(layers: int) -> list[str]:
-    """Names of the decoder's inputs, in order."""
+def decoder_input_names(layers: int, *, appends: bool = False) -> list[str]:
+    """Names of the decoder's inputs, in order.
+
+    Args:
+        layers: decoder layers.
+        appends: whether cross-attention is given the last source token again, as in fp16.
+    """
     names = ["input_ids", "positions", "self_lengths", "self_total", "cross_lengths", "cross_total"]
-    kinds = ("self_key", "self_value", "cross_key", "cross_value", "cross_last_key", "cross_last_value")
+    kinds = ["self_key", "self_value", "cross_key", "cross_value"]
+    kinds += ["cross_last_key", "cross_last_value"] if appends else []
     return names + [f"{kind}_{i}" for i in range(layers) for kind in kinds]
 
 
@@ -70,7 +76,8 @@ def export_decoder(
     layers, heads, head_dim = config.decoder_layers, config.decoder_heads, config.decoder_head_dim
     sentences, rows, capacity, source = 2, 2 * beam_width, 7, 5
     own, cross = (rows, heads, capacity, head_dim), (sentences, heads, source, head_dim)
-    shapes = (own, own, cross, cross, (sentences, 1, config.d_model), (sentences, 1, config.d_model))
+    appends = dtype == torch.float16
+    shapes = (own, own, cross, cross) + 2 * appends * ((sentences, 1, config.d_model),)
     example = (
         torch.ones(rows, 1, dtype=torch.int64),
         torch.zeros(rows, 1, dtype=torch.int64),
@@ -82,7 +89,7 @@ def export_decoder(
     )
     n, p, s = Dim("sentences"), Dim("capacity"), Dim("source")
     r = n if beam_width == 1 else beam_width * n
-    of_cache = ({0: r, 2: p}, {0: r, 2: p}, {0: n, 2: s}, {0: n, 2: s}, {0: n}, {0: n})
+    of_cache = ({0: r, 2: p}, {0: r, 2: p}, {0: n, 2: s}, {0: n, 2: s}) + 2 * appends * ({0: n},)
     dynamic = {
         "input_ids": {0: r},
         "positions": {0: r},
@@ -93,7 +100,9 @@ def export_decoder(
         "caches": [of_cache for _ in range(layers)],
     }
     graph = DecoderGraph(_frozen(model, dtype), beam_width)
-    return _export(graph, example, dynamic, decoder_input_names(layers), decoder_output_names(layers))
+    return _export(
+        graph, example, dynamic, decoder_input_names(layers, appends=appends), decoder_output_names(layers)
+    )
 
 
 def _frozen(model: Transformer, dtype: torch.dtype) -> Transformer:

@@ -20,14 +20,12 @@ from onnx import TensorProto, helper, numpy_helper
 _LIMIT = 127
 _HEADROOM = 1.2  # for channels of which the sample did not show the largest value; costs a fifth of a step
 _KEY_SCALE_INPUT = 12
-_ENDS = "ends"
 
 
 def quantize_caches(graph: onnx.GraphProto, largest: Mapping[str, NDArray[np.float32]]) -> None:
     """Rewrite an encoder or decoder graph in place.
 
-    In a decoder the inputs and outputs that hold caches become int8. In an encoder the outputs become int8,
-    and there are new ones, ``cross_last_key_0`` and so on, float32 [N, 1, E]: what the decoder appends again.
+    In a decoder the inputs and outputs that hold caches become int8, in an encoder the outputs.
 
     Args:
         graph: as exported, products quantised or not.
@@ -53,7 +51,6 @@ def quantize_caches(graph: onnx.GraphProto, largest: Mapping[str, NDArray[np.flo
             _add_constant(graph, f"{name}.inverse_scale", 1 / scales[name])
         _add_constant(graph, "s8.one", np.ones((), np.float32))
         _add_constant(graph, "s8.zero", np.zeros((), np.int8))
-        _add_ends(graph)
 
 
 def _quantize_attention(
@@ -95,29 +92,8 @@ def _quantize_output(graph: onnx.GraphProto, output: onnx.ValueInfoProto, used: 
     ]
     for node in reversed(nodes):
         graph.node.insert(producers[name] + 1, node)
-    kind, part, layer = output.name.rsplit("_", 2)
-    last = f"{kind}_last_{part}_{layer}"
-    graph.node.append(make("GatherND", [name, _ENDS], [f"{last}.row"], name=f"{last}.row", batch_dims=1))
-    graph.node.append(make("Unsqueeze", [f"{last}.row", f"{_ENDS}.axis"], [last], name=last))
-    sentences, heads, _, head_dim = output.type.tensor_type.shape.dim
-    shape = [sentences.dim_param, 1, heads.dim_value * head_dim.dim_value]
-    graph.output.append(helper.make_tensor_value_info(last, TensorProto.FLOAT, shape))
     used.add(output.name)
     _make_int8(output)
-
-
-def _add_ends(graph: onnx.GraphProto) -> None:
-    """Compute the index [N, 1] of every sentence's last token, from `lengths` int32 [N]."""
-    _add_constant(graph, f"{_ENDS}.one", np.ones(1, np.int64))
-    _add_constant(graph, f"{_ENDS}.axis", np.ones(1, np.int64))
-    make = helper.make_node
-    nodes = [
-        make("Cast", ["lengths"], [f"{_ENDS}.lengths"], name=f"{_ENDS}.lengths", to=TensorProto.INT64),
-        make("Sub", [f"{_ENDS}.lengths", f"{_ENDS}.one"], [f"{_ENDS}.flat"], name=f"{_ENDS}.flat"),
-        make("Unsqueeze", [f"{_ENDS}.flat", f"{_ENDS}.axis"], [_ENDS], name=_ENDS),
-    ]
-    for position, node in enumerate(nodes):
-        graph.node.insert(position, node)
 
 
 def _add_constant(graph: onnx.GraphProto, name: str, value: NDArray[np.generic]) -> None:

@@ -71,7 +71,9 @@ class GraphRunner:
         cache = next(entry for entry in self._decoder.get_inputs() if entry.name == "self_key_0")
         _, self._heads, _, self._head_dim = cache.shape
         self._dtype = _TYPES[cache.type]
-        self._layers = sum(entry.name.startswith("self_key_") for entry in self._decoder.get_inputs())
+        inputs = [entry.name for entry in self._decoder.get_inputs()]
+        self._layers = sum(name.startswith("self_key_") for name in inputs)
+        self._appends = "cross_last_key_0" in inputs
 
     def greedy(self, sources: Sequence[Tokens], batch_rows: int = 64) -> Iterator[Decoded]:
         """Decode sentences greedily, longest together with longest.
@@ -200,7 +202,6 @@ class GraphRunner:
             "cross_lengths": lengths - np.int32(1),
             "cross_total": np.array(lengths.max(), np.int32),
         }
-        sentences = np.arange(len(lengths))
         for i in range(self._layers):
             for kind in ("key", "value"):
                 state[f"self_{kind}_{i}"] = np.zeros(
@@ -208,10 +209,9 @@ class GraphRunner:
                 )
                 cross = np.ascontiguousarray(outputs[f"cross_{kind}_{i}"])
                 state[f"cross_{kind}_{i}"] = cross
-                last = outputs.get(f"cross_last_{kind}_{i}")
-                if last is None:
-                    last = cross[sentences, :, lengths - 1].reshape(len(lengths), 1, -1)
-                state[f"cross_last_{kind}_{i}"] = np.ascontiguousarray(last)
+                if self._appends:
+                    last = cross[np.arange(len(lengths)), :, lengths - 1]
+                    state[f"cross_last_{kind}_{i}"] = last.reshape(len(lengths), 1, -1)
         return state
 
     def _step(

@@ -72,10 +72,9 @@ class Arena:
         self._self_total = np.zeros((), np.int32)
         self._cross_lengths = np.zeros(max_sentences, np.int32)
         self._cross_total = np.zeros((), np.int32)
-        names = len(cache_names(spec.decoder_layers, "self"))
-        width = spec.decoder_heads * spec.head_size
-        last_dtype = np.dtype(np.float32) if spec.cache_dtype == np.int8 else spec.cache_dtype
-        self._last = [np.zeros((max_sentences, 1, width), last_dtype) for _ in range(names)]
+        appended = len(cache_names(spec.decoder_layers, "cross")) if spec.appends_cross else 0
+        last_shape = (max_sentences, 1, spec.decoder_heads * spec.head_size)
+        self._last = [np.zeros(last_shape, spec.cache_dtype) for _ in range(appended)]
         self._self: list[Array] = []
         self._cross: list[Array] = []
         self._prefixes: dict[int, StepBuffers] = {}
@@ -105,8 +104,7 @@ class Arena:
         """Add encoded sentences behind those that are there.
 
         Args:
-            cross: what an encoder returns: per layer key and value, [n, H, S, D], and then, or not, those of
-                the last source token, [n, 1, H*D].
+            cross: what an encoder returns: per layer key and value, [n, H, S, D].
             lengths: int32 [n], source lengths.
 
         Returns:
@@ -117,13 +115,10 @@ class Arena:
         longest = int(lengths.max())
         self._grow_source(longest)
         ends = lengths - 1
-        every = np.arange(added)
-        caches, ends_given = cross[: len(self._cross)], cross[len(self._cross) :]
-        for array, encoded in zip(self._cross, caches, strict=True):
+        for array, encoded in zip(self._cross, cross, strict=True):
             array[first:last, :, :longest] = encoded[:, :, :longest]
-        last_tokens = ends_given or [encoded[every, :, ends].reshape(added, 1, -1) for encoded in caches]
-        for array, last_token in zip(self._last, last_tokens, strict=True):
-            array[first:last] = last_token
+        for array, encoded in zip(self._last, cross, strict=False):
+            array[first:last] = encoded[np.arange(added), :, ends].reshape(added, 1, -1)
         self.count = last
         self.source_lengths[first:last] = lengths
         self.target_lengths[first:last] = 0
@@ -175,7 +170,7 @@ class Arena:
             inputs[name] = outputs[_output_name(name)] = array[rows]
         for name, array in zip(cache_names(layers, "cross"), self._cross, strict=True):
             inputs[name] = outputs[_output_name(name)] = array[sentences]
-        for name, array in zip(cache_names(layers, "cross_last"), self._last, strict=True):
+        for name, array in zip(cache_names(layers, "cross_last"), self._last, strict=False):
             inputs[name] = array[sentences]
         buffers = StepBuffers(inputs, outputs)
         if first == 0:

@@ -34,13 +34,13 @@ def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capac
 
     Returns:
         Keys and values of all layers for `max_rows // K` sentences of S source positions and their K rows of
-        P target positions each, and every sentence's last source token.
+        P target positions each, and where it is appended again every sentence's last source token.
     """
     sentences = max_rows // beam_width
     positions = sentences * (beam_width * capacity.target + capacity.source)
     values = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size
-    last_item_bytes = max(spec.cache_dtype.itemsize, 4 if spec.cache_dtype.kind == "i" else 0)
-    return values * (positions * spec.cache_dtype.itemsize + sentences * last_item_bytes)
+    positions += sentences if spec.appends_cross else 0
+    return values * positions * spec.cache_dtype.itemsize
 
 
 def largest_request_bytes(spec: ModelSpec, limits: EngineLimits) -> int:

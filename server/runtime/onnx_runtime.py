@@ -94,9 +94,7 @@ class OnnxEncoder:
         """
         self._graph = graph
         self._run_options = run_options
-        given = {output.name for output in graph.shared.get_outputs()}
-        names = [*cache_names(layers, "cross"), *cache_names(layers, "cross_last")]
-        self._outputs = [name for name in names if name in given]
+        self._outputs = list(cache_names(layers, "cross"))
 
     def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Array]:
         """Compute cross-attention keys and values; see `EncoderSession.encode`."""
@@ -316,6 +314,8 @@ class ModelRuntime:
         _require(file, "logits width", outputs["logits"].shape[-1], size.vocab_size)
         if first.type not in _DTYPES:
             raise BundleError(file, f"self_key_0 is a {first.type}")
+        if inputs.get("cross_last_key_0", first).type != first.type:
+            raise BundleError(file, "caches are of two types, as in bundles of before 0.2: export it again")
         return ModelSpec(
             decoder_layers=size.decoder_layers,
             decoder_heads=size.decoder_heads,
@@ -330,6 +330,7 @@ class ModelRuntime:
             max_target_tokens=limits.max_target_tokens,
             suppressed_ids=tokens.suppressed_ids,
             forced_end=tokens.forced_end,
+            appends_cross="cross_last_key_0" in inputs,
         )
 
 
@@ -372,7 +373,7 @@ def run_options() -> ort.RunOptions:
 def _expected_inputs(layers: int) -> set[str]:
     """Names of a decoder graph's inputs."""
     names = {"input_ids", "positions", "self_lengths", "self_total", "cross_lengths", "cross_total"}
-    for kind in ("self", "cross", "cross_last"):
+    for kind in ("self", "cross"):
         names.update(cache_names(layers, kind))
     return names
 

@@ -26,6 +26,7 @@ class ModelSpec:
         head_size: size D of one head.
         vocabulary_size: target vocabulary V.
         cache_dtype: dtype of keys and values: float32, float16 or int8.
+        appends_cross: whether the decoder is given the last source token's keys and values at every step.
         pad_id: fills the source on the right.
         eos_id: ends a target.
         decoder_start_id: the first input of the decoder.
@@ -49,6 +50,7 @@ class ModelSpec:
     max_target_tokens: int
     suppressed_ids: tuple[int, ...] = ()
     forced_end: bool = False
+    appends_cross: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -61,9 +63,9 @@ class StepBuffers:
     Attributes:
         inputs: `input_ids` int64 [R, 1], `positions` int64 [R, 1], `self_lengths` int32 [R], `self_total`
             int32 [], `cross_lengths` int32 [N], `cross_total` int32 [], and per layer i `self_key_i`,
-            `self_value_i` [R, H, P, D], `cross_key_i`, `cross_value_i` [N, H, S, D], `cross_last_key_i`,
-            `cross_last_value_i` [N, 1, H*D]. With a shortlist also `column_weights` int8 [E, C],
-            `column_scales` and `column_biases` float32 [C].
+            `self_value_i` [R, H, P, D], `cross_key_i`, `cross_value_i` [N, H, S, D], and if it
+            appends them `cross_last_key_i`, `cross_last_value_i` [N, 1, H*D]. With a shortlist also
+            `column_weights` int8 [E, C], `column_scales` and `column_biases` float32 [C].
         outputs: `logits` float32 [R, V], with a shortlist [R, C], and per layer `self_key_out_i`,
             `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
     """
@@ -84,8 +86,7 @@ class EncoderSession(Protocol):
 
         Returns:
             `cross_key_0`, `cross_value_0`, `cross_key_1`, ...: [N, H, S, D] each, a pair for every decoder
-            layer; positions past a sentence's length hold anything. Where caches are int8 they are followed
-            by `cross_last_key_0`, `cross_last_value_0`, ...: float32 [N, 1, H*D], of the last source token.
+            layer; positions past a sentence's length hold anything.
 
         Raises:
             InferenceError: the run failed; the session stays usable.

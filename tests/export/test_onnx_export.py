@@ -142,7 +142,6 @@ def test_names_shapes_and_types_are_the_contract() -> None:
     assert shapes["logits"] == ["3*sentences", VOCABULARY]
     assert shapes["self_key_0"] == shapes["self_key_out_0"] == ["3*sentences", 2, "capacity", 24]
     assert shapes["cross_value_0"] == shapes["cross_value_out_0"] == ["sentences", 2, "source", 24]
-    assert shapes["cross_last_key_0"] == ["sentences", 1, 48]
 
 
 def test_exporting_changes_neither_the_model_nor_its_mode() -> None:

@@ -71,26 +71,11 @@ def test_a_sentence_has_the_same_bits_alone_and_among_others(graphs) -> None:
         assert (small.forced([source], [target])[0] == scores).all()
 
 
-def test_the_encoder_gives_what_the_decoder_appends_again(graphs) -> None:
-    encoder, decoders, ranges = graphs
-    small = GraphRunner(with_int8_caches(encoder, ranges), with_int8_caches(decoders[1], ranges), **IDS)
-    outputs = small.encode(SOURCES)
-    for name, largest in ranges.caches.items():
-        if name.startswith("cross"):
-            scale = (largest * HEADROOM * 1.2 / 127).reshape(4, 8)
-            kind, part, layer = name.split("_")
-            for row, source in enumerate(SOURCES):
-                cached = outputs[name][row, :, len(source) - 1] * scale
-                last = outputs[f"{kind}_last_{part}_{layer}"][row, 0].reshape(4, 8)
-                assert np.abs(cached - last).max() <= scale.max() * 0.51
-
-
 def test_products_and_caches_together(graphs) -> None:
     _, decoders, ranges = graphs
     whole = quantize_graph(decoders[1], ranges.decoder, 7, ranges.caches)
     onnx.checker.check_model(whole)
     inputs = {value.name: value.type.tensor_type.elem_type for value in whole.graph.input}
     assert inputs["self_key_0"] == inputs["cross_value_1"] == onnx.TensorProto.INT8
-    assert inputs["cross_last_key_0"] == onnx.TensorProto.FLOAT
     again = quantize_graph(decoders[1], ranges.decoder, 7, ranges.caches)
     assert again.SerializeToString() == whole.SerializeToString()

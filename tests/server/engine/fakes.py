@@ -40,6 +40,7 @@ def spec(max_source_tokens: int = 512, max_target_tokens: int = 512) -> ModelSpe
         beam_widths=(1, 2, 3, 4, 8),
         max_source_tokens=max_source_tokens,
         max_target_tokens=max_target_tokens,
+        appends_cross=True,
     )
 
 
