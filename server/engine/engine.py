@@ -5,6 +5,7 @@ different beam widths cannot share a decoder run (a sentence's beams are folded 
 there is one batch per width, and each of them makes one step in turn.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -85,6 +86,14 @@ class Engine:
             min(self._limits.max_batch_tokens, ENCODER_TOKENS),
         ):
             outcomes += self._start(run)
+        return outcomes + self.decode()
+
+    def decode(self) -> list[Outcome]:
+        """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.
+
+        Returns:
+            The sentences that left in this step.
+        """
         started_s, busy_rows = self._clock(), self.rows
         finished: list[Finished] = []
         for batch in self._batches.values():
@@ -94,7 +103,13 @@ class Engine:
         if busy_rows:
             self._observer.step(busy_rows, self._limits.max_rows - busy_rows, now_s - started_s)
         self.cache_bytes = sum(batch.cache_bytes for batch in self._batches.values())
-        return outcomes + [self._outcome(sentence, now_s) for sentence in finished]
+        return [self._outcome(sentence, now_s) for sentence in finished]
+
+    @property
+    def next_deadline_s(self) -> float:
+        """When the first of its sentences runs out of time, on the clock; infinity if none does."""
+        deadlines = (s.deadline_s for batch in self._batches.values() for s in batch.sequences)
+        return min(deadlines, default=math.inf)
 
     def free_idle(self) -> set[int]:
         """Give back the arenas of beam widths that have no sentence.

@@ -62,20 +62,42 @@ class Lanes:
         """
         work = {lane: waiting[lane] or engine.rows > 0 for lane, engine in self.engines.items()}
         lane = self._turns.next(short=work["short"], long=work["long"])
-        outcomes = self._step(lane)
+        outcomes = self._step(lane, self.engines[lane].step)
         other: Lane = "long" if lane == "short" else "short"
         if not outcomes and not self.engines[lane].rows and work[other]:
-            outcomes = self._step(other)  # what waits in this lane cannot be started now
+            outcomes = self._step(
+                other, self.engines[other].step
+            )  # what waits in this lane cannot be started now
         return outcomes
 
     def free_idle(self) -> dict[Lane, set[int]]:
         """Give back the arenas without a sentence; returns the beam widths that stay."""
         return {lane: engine.free_idle() for lane, engine in self.engines.items()}
 
-    def _step(self, lane: Lane) -> list[Outcome]:
+    def decode(self, undisturbed: Callable[[], bool]) -> list[Outcome]:
+        """Go on decoding without looking for news, if only one lane has sentences.
+
+        With one row, what this leaves out is a third of Python's share of a step.
+
+        Args:
+            undisturbed: asked before each step; False ends it.
+
+        Returns:
+            The sentences that left in the last step.
+        """
+        busy = [lane for lane, engine in self.engines.items() if engine.rows]
+        if len(busy) != 1:
+            return []
+        engine, outcomes = self.engines[busy[0]], []
+        until_s = engine.next_deadline_s
+        while not outcomes and undisturbed() and self._clock() < until_s:
+            outcomes = self._step(busy[0], engine.decode)
+        return outcomes
+
+    def _step(self, lane: Lane, step: Callable[[], list[Outcome]]) -> list[Outcome]:
         started_s = self._clock()
         try:
-            outcomes = self.engines[lane].step()
+            outcomes = step()
         except MemoryError:
             _log.exception("no memory for a step: %d sentences are lost", len(self._inside[lane]))
             self._observer.error("out_of_memory")

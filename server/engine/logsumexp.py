@@ -12,8 +12,8 @@ Floats = NDArray[np.float32]
 LANES = 256
 """Scores in rows of so many, or a multiple of it, are summed lane by lane."""
 
-_BLOCK = 32768
-"""Scores per pass: 128 KiB, so that the passes over them stay in the second-level cache."""
+_BLOCK = 65536
+"""Scores per pass: 256 KiB, so that the passes over them stay in the second-level cache."""
 
 _UNSHIFTED = 40.0
 """Largest magnitude of a row's maximum up to which its exponentials are summed as they are: e**40 times a
@@ -37,6 +37,7 @@ def log_sum_exp(logits: Floats, largest: Floats) -> Floats:
     """
     rows, width = logits.shape
     shift = np.where(np.abs(largest) <= _UNSHIFTED, np.float32(0), largest)
+    shifted = shift.any()
     sums = np.empty(rows, np.float32)
     step = max(1, _BLOCK // width)
     scratch = np.empty((min(step, rows), width), np.float32)
@@ -44,9 +45,11 @@ def log_sum_exp(logits: Floats, largest: Floats) -> Floats:
         invalid="ignore", over="ignore", under="ignore"
     ):  # `broken_rows` finds what is not finite
         for first in range(0, rows, step):
-            block, by = logits[first : first + step], shift[first : first + step]
+            block = logits[first : first + step]
             out = scratch[: len(block)]
-            np.multiply(block - by[:, None] if by.any() else block, _LOG2_E, out=out)
+            if shifted:
+                block = block - shift[first : first + step, None]
+            np.multiply(block, _LOG2_E, out=out)
             np.exp2(out, out=out)
             if width % LANES == 0:
                 out = out.reshape(len(block), -1, LANES).sum(axis=1)

@@ -89,6 +89,7 @@ class WorkerPool:
         self._live: dict[str, set[Sequence]] = {}
         self._draining = False
         self._stopping = False
+        self._news = 0  # goes up when a worker should look up from decoding
         self._memory_epoch = 0  # goes up when there may be memory for a sentence that lacks it
         self._death: BaseException | None = None
         self._last_progress_s = clock()
@@ -144,7 +145,7 @@ class WorkerPool:
                 raise DrainingError("the server is shutting down")
             self._scheduler.add(sequences)
             self._live.setdefault(request_id, set()).update(sequences)
-            self._changed.notify_all()
+            self._tell()
         for sequence in sequences:
             sequence.future.add_done_callback(functools.partial(self._on_done, sequence))
         return [sequence.future for sequence in sequences]
@@ -176,7 +177,7 @@ class WorkerPool:
             self._changed.wait_for(lambda: not self._live or self._death is not None, timeout_s)
             self._stopping = True
             left = self._take_all()
-            self._changed.notify_all()
+            self._tell()
         if left:
             self._runtime.terminate()
             self._observer.error("terminated")
@@ -245,8 +246,14 @@ class WorkerPool:
         """Step the worker's engines while there is work; a worker thread's whole life."""
         lanes, tried_epoch = self._lanes[worker], -1
         try:
-            while (waiting := self._wait_for_work(lanes, tried_epoch)) is not None:
+            while True:
+                news = self._news  # before it looks: what comes meanwhile is news
+                waiting = self._wait_for_work(lanes, tried_epoch)
+                if waiting is None:
+                    return
                 outcomes = lanes.step(waiting)
+                if not outcomes and not any(waiting.values()):
+                    outcomes = lanes.decode(functools.partial(self._goes_on, news))
                 with self._changed:
                     tried_epoch = self._note_step(worker, ended=bool(outcomes))
                 for outcome in outcomes:
@@ -274,6 +281,16 @@ class WorkerPool:
             )
             return None if self._stopping else {lane: self._scheduler.rows[lane] > 0 for lane in LANES}
 
+    def _goes_on(self, news: int) -> bool:
+        """Note that a worker makes progress, and tell whether it may go on without looking up."""
+        self._last_progress_s = self._clock()
+        return self._news == news
+
+    def _tell(self) -> None:
+        """Let the workers look up; call with the lock held."""
+        self._news += 1
+        self._changed.notify_all()
+
     def _note_step(self, worker: int, *, ended: bool) -> int:
         """Take over what a step has changed; call with the lock held.
 
@@ -300,7 +317,7 @@ class WorkerPool:
     def _retry_memory(self) -> None:
         """Let every worker try again to start what lacked memory; call with the lock held."""
         self._memory_epoch += 1
-        self._changed.notify_all()
+        self._tell()
 
     def _die(self, error: BaseException) -> None:
         """Record that a worker crashed: nothing can be decoded any more, every caller is told."""
@@ -311,7 +328,7 @@ class WorkerPool:
             self._death = error
             self._stopping = True
             left = self._take_all()
-            self._changed.notify_all()
+            self._tell()
         self._observer.error("worker_lost")
         self._end(left, lambda _: EngineDeadError("the engine has stopped"))
 
@@ -326,7 +343,9 @@ class WorkerPool:
     def _on_done(self, sequence: Sequence, future: Future[SequenceResult]) -> None:
         """Abort a sentence whose caller cancelled its future."""
         if future.cancelled():
-            sequence.aborted = True
+            with self._changed:
+                sequence.aborted = True
+                self._tell()
             self._end([sequence], end_of_unwanted)
 
     def _end(self, sequences: Iterable[Sequence], error: Callable[[Sequence], DragomanError]) -> None:
