@@ -169,11 +169,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", choices=NAMES, default=NAMES, help="all by default")
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)}; all by default")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder for models and results")
     arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(NAMES):
+        parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     started_s = time.monotonic()
-    for name in arguments.names:
+    for name in arguments.names or NAMES:
         model = prepare(
             name, arguments.cache, lambda line: print(f"[{time.monotonic() - started_s:5.1f} s] {line}")
         )
