@@ -36,15 +36,14 @@ class Server:
 
 
 def dragoman(model: Model, name: str = "dragoman", **settings: int) -> Server:
-    """Describe dragoman's server with its defaults, but for the limits on the size of a request.
+    """Describe dragoman's server with its defaults.
 
     Args:
         model: to serve.
         name: what tables call it.
         settings: of `server.settings.Settings`, in addition.
     """
-    # 500 texts in one request are more than the default lets one client ask for.
-    chosen = {"max_texts": 1000, "max_request_tokens": 65536, "log_level": "warning"} | settings
+    chosen = {"log_level": "warning"} | settings
     variables = {f"DRAGOMAN_{key.upper()}": str(value) for key, value in chosen.items()}
     return Server(name, ("-m", "dragoman", "serve", str(model.bundle)), variables)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.spread import Spread, ratios, spread
 
+_SHORT = "dragoman, shortlist"
 _SYSTEMS = ("dragoman", "dragoman, defaults", "CTranslate2", "transformers")
 
 
@@ -125,6 +126,63 @@ def memory_table(systems: dict[str, Any]) -> str:
     return table(["model", "system", "load, s", "peak memory, MiB"], lines)
 
 
+def shortlist_table(rows: dict[str, Any]) -> str:
+    """Tokens/s with and without candidates of dragoman and CTranslate2, and what candidates gain."""
+    lines = []
+    for name, result in rows.items():
+        seconds, counted = result["seconds"], result["candidates"]
+        for ours, theirs, whole in (
+            (_SHORT, _SHORT, "dragoman"),
+            ("CTranslate2, vmap", _SHORT, "CTranslate2"),
+        ):
+            joined = counted["sentence"] if ours == _SHORT else counted["batch"]
+            lines.append(
+                [
+                    name if ours == _SHORT else "",
+                    ours,
+                    f"{joined:,.0f}",
+                    f"{throughput(result, whole):,.0f}",
+                    f"{throughput(result, ours):,.0f}",
+                    shown(ratios(seconds[whole], seconds[ours])),
+                    "" if ours == theirs else shown(ratios(seconds[ours], seconds[theirs])),
+                    "" if ours == _SHORT else result["ctranslate2"][ours],
+                ]
+            )
+    header = ["row", "system", "candidates", "without, tokens/s", "with, tokens/s", "with / without"]
+    return table([*header, "dragoman / this, both with", "CTranslate2's best settings"], lines)
+
+
+def fairness_table(models: dict[str, Any]) -> str:
+    """Latencies of short requests alone and beside documents, and what they cost the documents."""
+    lines = []
+    for name, found in models.items():
+        middle = {key: statistics.median(values) for key, values in found.items() if isinstance(values, list)}
+        lines.append(
+            [
+                name,
+                *(
+                    f"{middle[key]:.1f}"
+                    for key in ("quiet_p50_ms", "quiet_p95_ms", "busy_p50_ms", "busy_p95_ms")
+                ),
+                shown(ratios(found["busy_p95_ms"], found["quiet_p95_ms"])),
+                f"{middle['alone_s']:.2f}",
+                f"{middle['beside_s']:.2f}",
+            ]
+        )
+    header = ["model", "alone p50, ms", "alone p95, ms", "beside p50, ms", "beside p95, ms", "ratio of p95"]
+    return table([*header, "document alone, s", "document beside, s"], lines)
+
+
+def server_memory_table(models: dict[str, Any]) -> str:
+    """Resident memory of each server after all loads."""
+    lines = [
+        [model, server, f"{size / 2**20:.0f}"]
+        for model, found in models.items()
+        for server, size in found["memory_bytes"].items()
+    ]
+    return table(["model", "server", "resident memory, MiB"], lines)
+
+
 def http_table(found: dict[str, Any], kind: str) -> str:
     """Sentences/s and latencies of each server under one kind of load.
 
@@ -192,6 +250,19 @@ def roofline_table(found: dict[str, Any]) -> str:
             )
     header = ["model", "per target token", "of it vocabulary", "per source token", "sentences"]
     return table([*header, "bound, tokens/s", "measured", "share"], lines)
+
+
+def products_line(found: dict[str, Any]) -> str:
+    """Say what one core multiplies and reads."""
+    products = ", ".join(
+        f"{value / 1e9:.0f} G with {rows} row{'s' if rows != '1' else ''}"
+        for rows, value in found["products_per_s"].items()
+    )
+    read = ", ".join(
+        f"{entry['cost']['decoder_bytes'] / 1e6:.0f} MB ({name}) at {entry['bytes_per_s'] / 1e9:.1f} GB/s"
+        for name, entry in found["models"].items()
+    )
+    return f"One core: int8 multiplications a second {products}. Weights that a decoder step reads: {read}."
 
 
 def machine_lines(found: dict[str, Any]) -> str:
