@@ -2,8 +2,12 @@
 
 In a real table a few words are the candidates of nearly everything and most words of little; here both the
 words of the sentences and the candidates of a word are drawn so that the n-th most frequent one comes up in
-proportion to 1/n. A sentence of 25 words has about 2,000 candidates of 32,000. CTranslate2 decodes a batch
-over the candidates of all its sentences together; how many these are depends on how much sentences share.
+proportion to 1/n. Both systems multiply with the candidates of all sentences of a batch together; how many
+these are depends on how much sentences share. Two tables:
+
+- wide: 150 draws a word, some 2,000 candidates for a sentence of 25 words, some 17,000 for 32 of them;
+- narrow: 8 draws a word, some 330 and 2,700. A table learnt from 100,000 pairs of Tatoeba with 30 targets a
+  word gives 375 and 2,800 for 25 words of that text; with 100 targets, 730 and 5,300.
 """
 
 from __future__ import annotations
@@ -20,11 +24,14 @@ from benchmarks import vocabulary
 from benchmarks.models import CALIBRATION_LENGTHS, Model, calibration_file, convert, once
 from benchmarks.workload import FORCED_TOKENS
 
-_DRAWN, _ALWAYS = 150, 200
+KINDS = {"wide": 150, "narrow": 8}
+"""Draws for the candidates of a word."""
+
+_ALWAYS = 200
 # Flatter at the top than 1/n, as texts are.
 _TARGET_OFFSET, _SOURCE_OFFSET = 10.0, 3.0
 _SEED = 5
-_VMAP = "candidates.vmap"
+_VMAP = "candidates"
 
 
 def frequent(draw: np.random.Generator, size: int, offset: float, count: int) -> NDArray[np.int64]:
@@ -42,30 +49,33 @@ def frequent(draw: np.random.Generator, size: int, offset: float, count: int) ->
     return np.minimum(found, size - 2)
 
 
-def rules(size: int) -> dict[tuple[int, ...], list[int]]:
+def rules(size: int, kind: str) -> dict[tuple[int, ...], list[int]]:
     """Give the candidates of every source id; those of the empty key hold for every sentence.
 
     Length words get the counting words that they ask for, so that the shortlist passes the exporter's gate.
 
     Args:
         size: of the vocabulary.
+        kind: of `KINDS`.
     """
-    draw = np.random.default_rng(_SEED)
+    draw, drawn_each = np.random.default_rng(_SEED), KINDS[kind]
     ordinary = range(vocabulary.FIRST_ORDINARY_ID, size - 1)
     found: dict[tuple[int, ...], list[int]] = {(): list(ordinary[:_ALWAYS])}
     for words in range(1, vocabulary.LONGEST + 1):
         found[vocabulary.length_id(words),] = [vocabulary.counting_id(n) for n in range(1, words + 1)]
-    drawn = frequent(draw, size, _TARGET_OFFSET, _DRAWN * len(ordinary)).reshape(len(ordinary), _DRAWN)
+    drawn = frequent(draw, size, _TARGET_OFFSET, drawn_each * len(ordinary)).reshape(
+        len(ordinary), drawn_each
+    )
     for source, targets in zip(ordinary, drawn, strict=True):
         found[source,] = np.unique(np.append(targets, source)).tolist()
     return found
 
 
-def write_rules(path: Path, size: int) -> None:
+def write_rules(path: Path, size: int, kind: str) -> None:
     """Write the candidates as a vocabulary map of CTranslate2's."""
     names = vocabulary.pieces(size)
     with path.open("w", encoding="utf-8", newline="\n") as stream:
-        for key, targets in rules(size).items():
+        for key, targets in rules(size, kind).items():
             stream.write(" ".join(names[i] for i in key) + "\t" + " ".join(names[i] for i in targets) + "\n")
 
 
@@ -77,16 +87,19 @@ def sentences(size: int, count: int) -> list[list[str]]:
     return [[names[i] for i in row] for row in ids.tolist()]
 
 
-def mean_candidates(size: int, drawn: Sequence[Sequence[str]], batches: Sequence[int]) -> dict[int, float]:
+def mean_candidates(
+    size: int, kind: str, drawn: Sequence[Sequence[str]], batches: Sequence[int]
+) -> dict[int, float]:
     """Count the candidates of batches, on average.
 
     Args:
         size: of the vocabulary.
+        kind: of `KINDS`.
         drawn: sentences as pieces.
         batches: sentences decoded over their candidates together, of each kind of batch.
     """
     numbers = {name: i for i, name in enumerate(vocabulary.pieces(size))}
-    found = rules(size)
+    found = rules(size, kind)
     each = [set(found[()]).union(*(found[numbers[word],] for word in sentence)) for sentence in drawn]
     return {
         batch: float(np.mean([len(set().union(*each[i : i + batch])) for i in range(0, len(each), batch)]))
@@ -94,32 +107,38 @@ def mean_candidates(size: int, drawn: Sequence[Sequence[str]], batches: Sequence
     }
 
 
-def prepare_candidates(model: Model, size: int, report: Callable[[str], None]) -> Model:
+def prepare_candidates(model: Model, size: int, kind: str, report: Callable[[str], None]) -> Model:
     """Make a bundle with the shortlist, and CTranslate2's model with the same as its map.
 
     Args:
         model: with random weights, prepared.
         size: of its vocabulary.
+        kind: of `KINDS`.
         report: gets a line at every stage.
     """
     home = model.huggingface.parent
-    made = replace(model, bundle=home / "bundle-shortlist", ctranslate2=home / "ctranslate2-vmap")
-    vmap = home / _VMAP
+    made = replace(model, bundle=home / f"bundle-{kind}", ctranslate2=home / f"ctranslate2-{kind}")
+    vmap = home / f"{_VMAP}-{kind}"
     origin = Path(__file__).read_text(encoding="utf-8") + (home / "bundle.made-of").read_text(
         encoding="ascii"
     )
-    once(vmap, origin, lambda out: write_rules(out / _VMAP, size), lambda: report("drawing candidates"))
+    once(
+        vmap,
+        origin,
+        lambda out: write_rules(out / _VMAP, size, kind),
+        lambda: report(f"{kind}: drawing candidates"),
+    )
     once(
         made.ctranslate2,
         origin,
         lambda out: convert(model.huggingface, out, vmap / _VMAP),
-        lambda: report(f"{model.name}: converting for CTranslate2 with a vmap"),
+        lambda: report(f"{model.name}, {kind}: converting for CTranslate2 with a vmap"),
     )
     once(
         made.bundle,
         origin,
         lambda out: _add_shortlist(model, vmap / _VMAP, out, size, report),
-        lambda: report(f"{model.name}: adding the shortlist for dragoman"),
+        lambda: report(f"{model.name}, {kind}: adding the shortlist for dragoman"),
     )
     return made
 

@@ -86,4 +86,4 @@ def _shortlist(rows: dict[str, Any]) -> Iterator[str]:
         seconds = row["seconds"]
         speed = ratios(seconds["CTranslate2, vmap"], seconds["dragoman, shortlist"])
         if speed.median < 1:
-            yield f"{name} with a shortlist: {shown(speed)} x the tokens/s of CTranslate2 with its map"
+            yield f"{name} shortlist: {shown(speed)} x the tokens/s of CTranslate2 with its map"

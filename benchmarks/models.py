@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -48,6 +49,12 @@ class Model:
     bundle: Path
     huggingface: Path
     ctranslate2: Path
+
+
+def longest_target(huggingface: Path) -> int:
+    """Give the most tokens that CTranslate2 can write: beyond its positions it fails the whole batch."""
+    config = json.loads((huggingface / "config.json").read_text(encoding="utf-8"))
+    return int(config["max_position_embeddings"]) - 1
 
 
 def prepare(

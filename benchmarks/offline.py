@@ -32,7 +32,7 @@ from benchmarks.models import Model, prepare
 from benchmarks.progress import Progress
 from benchmarks.spread import ratios, spread
 from benchmarks.turns import Peer, ended_by_signals
-from benchmarks.workload import EVERY_ROW, QUICK_ROWS, Row, parse_row, sentences_of
+from benchmarks.workload import EVERY_ROW, QUICK_ROWS, Row, parse_row, sentences_of, text_name
 
 _TIME_PER_ROW_S, _QUICK_TIME_PER_ROW_S = 14.0, 6.0
 _SEARCH_WEIGHT = 1.0
@@ -102,6 +102,7 @@ class Rows:
             contest.run_slow("transformers", Entrant(peers["transformers"]))
         found = contest.result | {"ctranslate2": settings.label}
         if row.model == "default" and not row.is_single:
+            found["text"] = text_name(self._arguments.source)
             found["agreement"] = contest.agreement("dragoman", "CTranslate2")
         self._progress.say(summary(row.name, found), done=1.0)
         return found

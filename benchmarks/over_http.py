@@ -1,9 +1,10 @@
 """Sentences per second and latencies over HTTP: dragoman against FastAPI with CTranslate2, in turns.
 
 The peers are one server with a dynamic batcher, whose best settings are looked for first, and one without
-batching. Texts are of mixed lengths: mostly 5 to 50 words, one in 32 of 200. In a closed loop so many clients
-each send a request after the other; in an open loop requests come at fixed times, and their latency counts
-from then. The client is a process of its own on the same cores.
+batching. Texts are of mixed lengths: for random weights mostly 5 to 50 words and one in 32 of 200, for the
+default model sentences and one text in 32 of so many sentences that it has 150 words. In a closed loop so
+many clients each send a request after the other; in an open loop requests come at fixed times, and their
+latency counts from then. The client is a process of its own on the same cores.
 
     python -m benchmarks.over_http [--models base,default] [--quick]
 """
@@ -28,7 +29,7 @@ from benchmarks.models import RANDOM_SIZES, Model, prepare
 from benchmarks.progress import Progress
 from benchmarks.spread import percentile
 from benchmarks.turns import Peer, ended_by_signals
-from benchmarks.workload import own_text, read_text, tokenize
+from benchmarks.workload import pick, read_text, text_name, tokenize, with_long_texts
 
 PERCENTS = (50, 95, 99)
 _TEXTS, _ARRAY_TEXTS = 512, 500
@@ -39,7 +40,7 @@ _SEARCH_WEIGHT = 2.0
 """Of the search, against one load."""
 
 _LENGTHS = (5, 8, 12, 18, 25, 10, 35, 15, 7, 50, 20, 12, 9, 30, 16, 6)
-_LONG_EVERY = 32
+_LONG_EVERY, _LONG_WORDS = 32, 150
 _FIELDS = {"source": "en", "target": "de", "beam_size": 1}
 
 
@@ -56,15 +57,14 @@ def texts_for(model: str, source: Path | None, count: int) -> list[str]:
 
     Args:
         model: base, tiny or default.
-        source: text for the default model; None takes our own.
+        source: text for the default model, or None; see `benchmarks.workload.read_text`.
         count: how many.
     """
     if model in RANDOM_SIZES:
         size = RANDOM_SIZES[model].vocabulary
         sentences = vocabulary.random_sentences(size, mixed_lengths(count), seed=3, ending=True)
         return [vocabulary.as_text(sentence) for sentence in sentences]
-    lines = read_text(source) if source else own_text(count)
-    return [lines[i % len(lines)] for i in range(count)]
+    return with_long_texts(pick(read_text(source), count), count, _LONG_EVERY, _LONG_WORDS)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,9 @@ def measure(
     """
     with contextlib.ExitStack() as running:
         ports = {server.name: running.enter_context(http_servers.serving(server)) for server in servers}
-        engine = running.enter_context(contextlib.closing(_offline_engine(model, texts)))
+        engine = _offline_engine(model, texts) if model.name in RANDOM_SIZES else None
+        if engine is not None:
+            running.enter_context(contextlib.closing(engine))
         load.prepare(texts)
         for port, _ in ports.values():
             load.closed(port, 16, 0.5)  # warm
@@ -198,6 +200,7 @@ def measure(
         alone: list[float] = []
 
         def run_offline() -> None:
+            assert engine is not None
             answer = engine.ask(op="run", key="texts")
             alone.append(answer["tokens"] / answer["seconds"])
 
@@ -205,9 +208,10 @@ def measure(
             take_turns(
                 f"closed {clients}",
                 lambda port, n=clients: load.closed(port, n, plan.window_s),
-                run_offline if clients == plan.clients[-1] else None,
+                run_offline if engine is not None and clients == plan.clients[-1] else None,
             )
-        progress.say(f"{model.name}: without HTTP {statistics.median(alone):.0f} tokens/s")
+        if alone:
+            progress.say(f"{model.name}: without HTTP {statistics.median(alone):.0f} tokens/s")
         capacity = statistics.median(e["per_s"] for e in loads[f"closed {plan.clients[-1]}"][servers[1].name])
         for share in plan.shares:
             rate = round(share * capacity, 1)
@@ -216,7 +220,7 @@ def measure(
         take_turns(f"array {_ARRAY_TEXTS}", load.array)
         memory = {name: http_servers.memory_bytes(pid) for name, (_, pid) in ports.items()}
     # Words of the default model's translations are not its tokens: nothing to compare there.
-    known = {"offline_words_per_s": alone} if model.name in RANDOM_SIZES else {}
+    known = {"offline_words_per_s": alone} if alone else {}
     return {"loads": loads, "memory_bytes": memory, **known}
 
 
@@ -281,6 +285,7 @@ def main() -> None:
             ]
             found = measure(model, servers, load, texts, plan, progress)
             found |= {"batcher": {"max_batch": settings[0], "wait_ms": settings[1]}}
+            found |= {"text": text_name(arguments.source)} if name == "default" else {}
             results.write(out, {"machine": facts, "variables": variables, "models": {name: found}})
     progress.say(f"wrote {out}")
 

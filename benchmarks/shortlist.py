@@ -1,14 +1,16 @@
 """What a shortlist is worth: dragoman with and without one, CTranslate2 with its own and without, in turns.
 
-"base" with random weights; every sentence has about 2,000 candidates of 32,000 words (see
-`benchmarks.candidates`), the same for both systems. CTranslate2's settings are searched for both of its ways.
+"base" with random weights and two tables of candidates (see `benchmarks.candidates`), the same for both
+systems. CTranslate2's settings are searched for both of its ways.
 
-    python -m benchmarks.shortlist [--rows base-greedy-64,base-beam4-32] [--quick]
+    python -m benchmarks.shortlist [--rows base-greedy-64,base-beam4-32] [--kinds wide,narrow] [--quick]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 from typing import Any
 
@@ -44,33 +46,41 @@ def _draw(row: Row) -> tuple[list[list[str]], int]:
 
 
 def _settings(
-    model: Model, rows: list[Row], arguments: argparse.Namespace, progress: Progress, name: str
+    model: Model, rows: list[Row], arguments: argparse.Namespace, progress: Progress, kind: str = ""
 ) -> dict[Row, Settings]:
     """Search CTranslate2's settings with this model folder, or take the usual ones."""
     search = Search(
-        arguments.cache / f"{name}.json",
+        arguments.cache / f"ctranslate2{'-' + kind if kind else ''}.json",
         lambda settings: start_ctranslate2(model, settings),
         lambda line: progress.say(line, done=1.0),
-        _SMALL_BATCHES,
+        _SMALL_BATCHES if kind else (),
     )
     if not arguments.quick:
-        progress.say(f"searching: {name}", done=sum(search.known(row) is not None for row in rows))
+        progress.say(
+            f"searching CTranslate2's settings {kind}",
+            done=sum(search.known(row) is not None for row in rows),
+        )
         search.run(rows, _draw)
     return {row: search.known(row) or USUAL for row in rows}
 
 
 def measure(
-    whole: Model, mapped: Model, row: Row, settings: tuple[Settings, Settings], arguments: argparse.Namespace
+    models: tuple[Model, Model],
+    row: Row,
+    kind: str,
+    settings: tuple[Settings, Settings],
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """Measure one row; returns it as the offline benchmark does.
 
     Args:
-        whole: the model as it is.
-        mapped: the same with candidates.
+        models: with candidates, and as it is.
         row: which.
+        kind: of `benchmarks.candidates.KINDS`.
         settings: of CTranslate2 with its map and without.
         arguments: of the command line.
     """
+    mapped, whole = models
     peers: dict[str, Peer] = {}
     with ending(peers):
         peers[OURS] = start(mapped, OURS, "dragoman", DRAGOMAN_BEST)
@@ -82,54 +92,63 @@ def measure(
         sentences, length = _draw(row)
         contest = Contest(row, sentences, length, list(peers.values()))
         contest.run(entrants, _QUICK_BUDGET_S if arguments.quick else _BUDGET_S, arguments.rounds)
-    sizes = candidates.mean_candidates(
-        RANDOM_SIZES[row.model].vocabulary, sentences, (1, _batch(row, settings[0]))
-    )
+    ours, theirs = _batch(row, {}), _batch(row, settings[0].call)
+    sizes = candidates.mean_candidates(RANDOM_SIZES[row.model].vocabulary, kind, sentences, (1, ours, theirs))
     return contest.result | {
+        "row": row.name,
+        "kind": kind,
         "ctranslate2": {THEIRS: settings[0].label, THEIRS_WHOLE: settings[1].label},
-        "candidates": {"sentence": sizes[1], "batch": sizes[_batch(row, settings[0])]},
+        "candidates": {"sentence": sizes[1], OURS: sizes[ours], THEIRS: sizes[theirs]},
     }
 
 
-def _batch(row: Row, settings: Settings) -> int:
-    """Sentences that CTranslate2 decodes over their candidates together."""
-    return int(settings.call.get("max_batch_size") or row.sentences)
+def _batch(row: Row, call: dict[str, Any]) -> int:
+    """Sentences decoded together: a core's share, or as many as CTranslate2 is told to take."""
+    return int(call.get("max_batch_size") or math.ceil(row.sentences / (os.cpu_count() or 1)))
 
 
 def main() -> None:
     """Run the benchmark and write its JSON."""
     parser = command_line(__doc__)
     parser.add_argument("--rows", default=ROWS, help=f"names separated by commas; {ROWS} by default")
+    parser.add_argument("--kinds", default=",".join(candidates.KINDS), help="of tables; both by default")
     arguments = parser.parse_args()
+    kinds = arguments.kinds.split(",")
     try:
         rows = [parse_row(name) for name in arguments.rows.split(",")]
-        if any(row.model not in RANDOM_SIZES for row in rows):
-            raise ValueError("only models with random weights have candidates here")
+        if any(row.model != "base" for row in rows):
+            raise ValueError("candidates are there for base alone")
+        if unknown := set(kinds) - set(candidates.KINDS):
+            raise ValueError(f"no such table: {', '.join(unknown)}; there are {', '.join(candidates.KINDS)}")
     except ValueError as error:
         parser.error(str(error))
     arguments.cache = arguments.cache.resolve()
     out = results.folder(arguments.cache, quick=arguments.quick) / "shortlist.json"
-    progress = Progress(len(rows) * (1 if arguments.quick else 4))
-    facts = machine.describe()
+    # A unit for every search and two for every row.
+    progress = Progress(len(rows) * (2 * len(kinds) if arguments.quick else 1 + 3 * len(kinds)))
+    facts, size = machine.describe(), RANDOM_SIZES["base"].vocabulary
     with ended_by_signals():
-        for name in dict.fromkeys(row.model for row in rows):
-            size = RANDOM_SIZES[name].vocabulary
-            whole = prepare(name, arguments.cache, progress.say, keep=arguments.keep_models)
-            mapped = candidates.prepare_candidates(whole, size, progress.say)
-            mine = [row for row in rows if row.model == name]
-            with_map = _settings(mapped, mine, arguments, progress, "ctranslate2-vmap")
-            without = _settings(whole, mine, arguments, progress, "ctranslate2-no-vmap")
-            for row in mine:
-                found = measure(whole, mapped, row, (with_map[row], without[row]), arguments)
-                results.write(out, {"machine": facts, "rows": {row.name: found}})
-                gain = ratios(found["seconds"][OURS_WHOLE], found["seconds"][OURS])
-                other = ratios(found["seconds"][THEIRS], found["seconds"][OURS])
-                progress.say(
-                    f"{row.name}: {gain.median:.2f} x ourselves without ({gain.least:.2f}-{gain.most:.2f}), "
-                    f"{other.median:.2f} x CTranslate2 with its map ({other.least:.2f}-{other.most:.2f})",
-                    done=2.0,
-                )
+        whole = prepare("base", arguments.cache, progress.say, keep=arguments.keep_models)
+        without = _settings(whole, rows, arguments, progress)
+        for kind in kinds:
+            mapped = candidates.prepare_candidates(whole, size, kind, progress.say)
+            with_map = _settings(mapped, rows, arguments, progress, kind)
+            for row in rows:
+                settings = with_map[row], without[row]
+                found = measure((mapped, whole), row, kind, settings, arguments)
+                results.write(out, {"machine": facts, "rows": {f"{row.name} {kind}": found}})
+                progress.say(summary(found), done=2.0)
     progress.say(f"wrote {out}")
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Put a measurement into a line."""
+    seconds = found["seconds"]
+    gain, more = (ratios(seconds[system], seconds[OURS]) for system in (OURS_WHOLE, THEIRS))
+    return (
+        f"{found['row']} {found['kind']}: {gain.median:.2f} x ourselves without ({gain.least:.2f}-"
+        f"{gain.most:.2f}), {more.median:.2f} x CTranslate2 with its map ({more.least:.2f}-{more.most:.2f})"
+    )
 
 
 if __name__ == "__main__":

@@ -129,18 +129,18 @@ def memory_table(systems: dict[str, Any]) -> str:
 def shortlist_table(rows: dict[str, Any]) -> str:
     """Tokens/s with and without candidates of dragoman and CTranslate2, and what candidates gain."""
     lines = []
-    for name, result in rows.items():
+    for result in rows.values():
         seconds, counted = result["seconds"], result["candidates"]
         for ours, theirs, whole in (
             (_SHORT, _SHORT, "dragoman"),
             ("CTranslate2, vmap", _SHORT, "CTranslate2"),
         ):
-            joined = counted["sentence"] if ours == _SHORT else counted["batch"]
             lines.append(
                 [
-                    name if ours == _SHORT else "",
+                    result["row"] if ours == _SHORT else "",
+                    f"{counted['sentence']:,.0f}" if ours == _SHORT else "",
                     ours,
-                    f"{joined:,.0f}",
+                    f"{counted[ours]:,.0f}",
                     f"{throughput(result, whole):,.0f}",
                     f"{throughput(result, ours):,.0f}",
                     shown(ratios(seconds[whole], seconds[ours])),
@@ -148,7 +148,15 @@ def shortlist_table(rows: dict[str, Any]) -> str:
                     "" if ours == _SHORT else result["ctranslate2"][ours],
                 ]
             )
-    header = ["row", "system", "candidates", "without, tokens/s", "with, tokens/s", "with / without"]
+    header = [
+        "row",
+        "candidates of a sentence",
+        "system",
+        "of a batch",
+        "without, tokens/s",
+        "with, tokens/s",
+        "with / without",
+    ]
     return table([*header, "dragoman / this, both with", "CTranslate2's best settings"], lines)
 
 

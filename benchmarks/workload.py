@@ -1,8 +1,9 @@
-"""What is translated: rows of the offline table, their sentences, and text of mixed lengths of our own."""
+"""What is translated: rows of the offline table, their sentences, and texts of mixed lengths."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from benchmarks import vocabulary
 from benchmarks.concurrency import sentences as single_sentences
 from benchmarks.models import NAMES, RANDOM_SIZES, Model
+from benchmarks.turns import REPOSITORY
 
 FORCED_TOKENS = 25
 """Source words and target tokens of every sentence of the models with random weights."""
@@ -20,7 +22,10 @@ COUNTS = (1, 8, 32, 64)
 
 BEAMS = (1, 4)
 _ALONE = 12
-_JOINED = (1, 2, 1, 3, 1, 1, 2, 4)
+_OWN_SENTENCES = 144
+CORPUS = REPOSITORY / "data" / "tatoeba-en-de" / "test.en.gz"
+"""Sentences that the default model was not trained on; not in the repository."""
+
 _ROW = re.compile(r"(\w+)-(greedy|beam(\d+))-(\d+)")
 
 
@@ -73,7 +78,7 @@ def sentences_of(row: Row, model: Model, source: Path | None) -> tuple[list[list
     Args:
         row: the row.
         model: whose pieces they are.
-        source: text for the default model, one sentence a line, plain or gzip; None takes our own.
+        source: text for the default model, one sentence a line, plain or gzip; None as in `read_text`.
 
     Returns:
         Pieces of each sentence, and the target tokens they are forced to, or None.
@@ -85,14 +90,22 @@ def sentences_of(row: Row, model: Model, source: Path | None) -> tuple[list[list
     return tokenize(model, pick(read_text(source), count)), None
 
 
+def text_name(source: Path | None) -> str:
+    """Say where the default model's sentences come from."""
+    found = source or (CORPUS if CORPUS.exists() else None)
+    return found.name if found else "sentences of our own"
+
+
 def read_text(source: Path | None) -> list[str]:
-    """Read sentences, or make some.
+    """Read sentences: a file's, else those of the corpus that the default model is tested on, else our own.
 
     Raises:
         SystemExit: the file cannot be read or is empty.
     """
     if source is None:
-        return own_text(512)
+        if not CORPUS.exists():
+            return single_sentences(_OWN_SENTENCES)
+        source = CORPUS
     try:
         content = source.read_bytes()
         text = (gzip.decompress(content) if source.suffix == ".gz" else content).decode("utf-8")
@@ -104,16 +117,23 @@ def read_text(source: Path | None) -> list[str]:
     return read
 
 
-def own_text(count: int) -> list[str]:
-    """Write sentences of 3 to 70 words, short and long ones mixed, no two in a row alike."""
-    parts = single_sentences(sum(_JOINED) * (count // len(_JOINED) + 1))
-    written, used = [], 0
+def with_long_texts(lines: Sequence[str], count: int, every: int, words: int) -> list[str]:
+    """Take lines for the clients, and now and then a text of many of them.
+
+    Args:
+        lines: sentences.
+        count: texts wanted.
+        every: which of them is long.
+        words: of the long ones, at least.
+    """
+    endless = itertools.cycle(lines)
+    texts = []
     for i in range(count):
-        joined = _JOINED[i % len(_JOINED)]
-        chosen = parts[used : used + joined]
-        used += joined
-        written.append(", and ".join([part.rstrip(".") for part in chosen]) + ".")
-    return written
+        text = next(endless)
+        while i % every == every // 2 and text.count(" ") + 1 < words:
+            text = f"{text} {next(endless)}"
+        texts.append(text)
+    return texts
 
 
 def pick(lines: Sequence[str], count: int) -> list[str]:
