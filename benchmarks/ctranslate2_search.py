@@ -27,7 +27,7 @@ Draw = Callable[[Row], tuple[list[list[str]], int | None]]
 """Gives a row's sentences as pieces, and the target tokens that each is forced to, or None."""
 
 # A candidate this much slower than the best at first sight is not tried again.
-_HOPELESS, _SECOND_LOOKS, _FINALISTS = 1.25, 2, 4
+_HOPELESS, _SECOND_LOOKS, _FINALISTS = 1.25, 2, 3
 _CPU_INFO = Path("/proc/cpuinfo")
 
 

@@ -11,20 +11,18 @@ results lie in a folder of their own, and so does the page.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import progress, results
 from benchmarks.models import CACHE, NAMES
-from benchmarks.turns import REPOSITORY, ended_by_signals
+from benchmarks.turns import REPOSITORY, ended_by_signals, running
 
 PAGE = Path("docs/benchmarks.md")
 _END_TIMEOUT_S = 30.0
@@ -47,12 +45,12 @@ class Part:
 
 
 PARTS = (
-    Part("models", 60, 60),
-    Part("offline", 1000, 150),
-    Part("shortlist", 300, 60),
-    Part("over_http", 1000, 90),
-    Part("fairness", 150, 40),
-    Part("roofline", 30, 30),
+    Part("models", 10, 10),
+    Part("offline", 1200, 150),
+    Part("shortlist", 400, 120),
+    Part("over_http", 900, 110),
+    Part("fairness", 110, 40),
+    Part("roofline", 10, 10),
     Part("report", 5, 5),
 )
 _UNMADE_MODELS_S = 420.0
@@ -85,30 +83,6 @@ def expected_s(parts: list[Part], cache: Path, *, quick: bool) -> dict[str, floa
     return found
 
 
-@contextlib.contextmanager
-def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command; it is asked to end, and ends its own children, if it has not when the block ends."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
 def run_part(command: list[str], name: str, expected: float, later_s: float) -> int:
     """Run one part and pass its lines on, with the time that is left of everything.
 
@@ -122,7 +96,8 @@ def run_part(command: list[str], name: str, expected: float, later_s: float) -> 
         Its exit code.
     """
     started_s, share = time.monotonic(), 0.0
-    with _running(command) as process:
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with running(command, _END_TIMEOUT_S, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **piped) as process:
         assert process.stdout is not None
         for line in process.stdout:
             found = progress.share_of(line)

@@ -40,7 +40,7 @@ def contents(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     if offline:
         rows = offline["rows"]
         parts = [
-            f"**{name}**\n\n{tables.offline_table(rows, name)}"
+            f"**{name}**{_text(rows, name)}\n\n{tables.offline_table(rows, name)}"
             for name in NAMES
             if any(row["model"] == name for row in rows.values())
         ]
@@ -58,6 +58,12 @@ def contents(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     if roofline:
         written["roofline"] = f"{tables.products_line(roofline)}\n\n{tables.roofline_table(roofline)}"
     return written
+
+
+def _text(rows: dict[str, Any], model: str) -> str:
+    """Say where the sentences come from."""
+    known = sorted({row["text"] for row in rows.values() if row["model"] == model and "text" in row})
+    return f" ({', '.join(known)})" if known else ""
 
 
 def _http(models: dict[str, Any]) -> str:

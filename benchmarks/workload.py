@@ -21,7 +21,7 @@ COUNTS = (1, 8, 32, 64)
 """Of the rows that are measured when none is named; `parse_row` takes any other number, as 256."""
 
 BEAMS = (1, 4)
-_ALONE = 12
+_ALONE, _ALONE_FORCED = 12, 6
 _OWN_SENTENCES = 144
 CORPUS = REPOSITORY / "data" / "tatoeba-en-de" / "test.en.gz"
 """Sentences that the default model was not trained on; not in the repository."""
@@ -83,8 +83,9 @@ def sentences_of(row: Row, model: Model, source: Path | None) -> tuple[list[list
     Returns:
         Pieces of each sentence, and the target tokens they are forced to, or None.
     """
-    count = _ALONE if row.is_single else row.sentences
-    if row.model in RANDOM_SIZES:
+    forced = row.model in RANDOM_SIZES
+    count = row.sentences if not row.is_single else _ALONE_FORCED if forced else _ALONE
+    if forced:
         size = RANDOM_SIZES[row.model].vocabulary
         return vocabulary.random_sentences(size, [FORCED_TOKENS] * count, 2, ending=False), FORCED_TOKENS
     return tokenize(model, pick(read_text(source), count)), None
