@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,14 +16,18 @@ from benchmarks.models import CACHE, SHIPPED, Model
 from benchmarks.turns import Peer, wait_for_calm
 from benchmarks.workload import Row
 
-LEAST_ROUNDS, MOST_ROUNDS = 3, 11
-USUAL = Settings({}, {"inter_threads": 2, "intra_threads": 1, "compute_type": "int8"}, {})
-"""CTranslate2 where nothing was searched: its best for most rows on two cores."""
-
+LEAST_ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 3, 11, 2
 DRAGOMAN_BEST = {"max_rows": 128}
 """What an operator would set for throughput; beside it the defaults are measured."""
 
 _LONG_S = 3.0
+
+
+def usual(row: Row) -> Settings:
+    """Give settings of CTranslate2 where nothing was searched: a worker a core, or all cores for one."""
+    cores = os.cpu_count() or 1
+    workers, threads = (1, cores) if row.is_single else (cores, 1)
+    return Settings({}, {"inter_threads": workers, "intra_threads": threads, "compute_type": "int8"}, {})
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,14 @@ from typing import Any
 from benchmarks import machine, results
 from benchmarks.contest import (
     DRAGOMAN_BEST,
-    USUAL,
+    QUICK_ROUNDS,
     Contest,
     Entrant,
     command_line,
     ending,
     start,
     start_ctranslate2,
+    usual,
 )
 from benchmarks.ctranslate2_search import Search, Settings
 from benchmarks.models import Model, prepare
@@ -34,7 +35,7 @@ from benchmarks.spread import ratios, spread
 from benchmarks.turns import Peer, ended_by_signals
 from benchmarks.workload import EVERY_ROW, QUICK_ROWS, Row, parse_row, sentences_of, text_name
 
-_TIME_PER_ROW_S, _QUICK_TIME_PER_ROW_S = 14.0, 6.0
+_TIME_PER_ROW_S = 14.0
 _SEARCH_WEIGHT = 1.0
 _TRANSFORMERS_MOST_SENTENCES = 64
 
@@ -66,7 +67,7 @@ class Rows:
             known = sum(self._search.known(row) is not None for row in self._rows)
             self._progress.say(f"{self._model.name}: searching CTranslate2's settings", done=known)
             self._search.run(self._rows, self._draw)
-        chosen = {row: self._search.known(row) or USUAL for row in self._rows}
+        chosen = {row: self._search.known(row) or usual(row) for row in self._rows}
         peers: dict[str, Peer] = {}
         with ending(peers):
             self._start_all(peers, chosen.values())
@@ -96,8 +97,8 @@ class Rows:
             "dragoman, defaults": Entrant(peers["dragoman, defaults"]),
             "CTranslate2": Entrant(peers[settings.process], settings.call),
         }
-        budget_s = _QUICK_TIME_PER_ROW_S if self._arguments.quick else _TIME_PER_ROW_S
-        contest.run(entrants, budget_s, self._arguments.rounds)
+        quick = self._arguments.quick
+        contest.run(entrants, _TIME_PER_ROW_S, self._arguments.rounds or (QUICK_ROUNDS if quick else None))
         if "transformers" in peers and row.sentences <= _TRANSFORMERS_MOST_SENTENCES:
             contest.run_slow("transformers", Entrant(peers["transformers"]))
         found = contest.result | {"ctranslate2": settings.label}

@@ -17,13 +17,14 @@ from typing import Any
 from benchmarks import candidates, machine, results
 from benchmarks.contest import (
     DRAGOMAN_BEST,
-    USUAL,
+    QUICK_ROUNDS,
     Contest,
     Entrant,
     command_line,
     ending,
     start,
     start_ctranslate2,
+    usual,
 )
 from benchmarks.ctranslate2_search import Search, Settings
 from benchmarks.models import RANDOM_SIZES, Model, prepare
@@ -33,7 +34,7 @@ from benchmarks.turns import Peer, ended_by_signals
 from benchmarks.workload import FORCED_TOKENS, Row, parse_row
 
 ROWS = "base-greedy-64,base-beam4-32"
-_BUDGET_S, _QUICK_BUDGET_S = 20.0, 6.0
+_BUDGET_S = 20.0
 _SMALL_BATCHES = (8,)
 """CTranslate2 joins the candidates of a batch: smaller batches have fewer."""
 
@@ -61,7 +62,7 @@ def _settings(
             done=sum(search.known(row) is not None for row in rows),
         )
         search.run(rows, _draw)
-    return {row: search.known(row) or USUAL for row in rows}
+    return {row: search.known(row) or usual(row) for row in rows}
 
 
 def measure(
@@ -91,7 +92,7 @@ def measure(
         entrants = {name: Entrant(peer, calls.get(name, {})) for name, peer in peers.items()}
         sentences, length = _draw(row)
         contest = Contest(row, sentences, length, list(peers.values()))
-        contest.run(entrants, _QUICK_BUDGET_S if arguments.quick else _BUDGET_S, arguments.rounds)
+        contest.run(entrants, _BUDGET_S, arguments.rounds or (QUICK_ROUNDS if arguments.quick else None))
     ours, theirs = _batch(row, {}), _batch(row, settings[0].call)
     sizes = candidates.mean_candidates(RANDOM_SIZES[row.model].vocabulary, kind, sentences, (1, ours, theirs))
     return contest.result | {
