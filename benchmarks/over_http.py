@@ -83,6 +83,10 @@ class Plan:
     clients: tuple[int, ...]
     shares: tuple[float, ...]
 
+    def seconds(self, clients: int) -> float:
+        """How long a closed loop is: the one whose words are counted twice as long, it has 200-word texts."""
+        return 2 * self.window_s if clients == self.clients[-1] else self.window_s
+
     @property
     def loads(self) -> int:
         """How many there are, the array included."""
@@ -207,7 +211,7 @@ def measure(
         for clients in plan.clients:
             take_turns(
                 f"closed {clients}",
-                lambda port, n=clients: load.closed(port, n, plan.window_s),
+                lambda port, n=clients: load.closed(port, n, plan.seconds(n)),
                 run_offline if engine is not None and clients == plan.clients[-1] else None,
             )
         if alone:
@@ -228,7 +232,9 @@ def _offline_engine(model: Model, texts: Sequence[str]) -> Peer:
     """Start dragoman without HTTP, with the server's settings and the same texts, warm."""
     folders = json.dumps({key: str(value) for key, value in vars(model).items()})
     peer = Peer("dragoman without HTTP", "benchmarks.engine_process", ["dragoman", folders, "{}"], {})
-    peer.ask(op="prepare", key="texts", sentences=tokenize(model, texts), beam=1, length=None)
+    # The longest first: otherwise the last of them would be decoded alone, and HTTP would seem to cost less.
+    sentences = sorted(tokenize(model, texts), key=len, reverse=True)
+    peer.ask(op="prepare", key="texts", sentences=sentences, beam=1, length=None)
     peer.ask(op="run", key="texts")
     return peer
 
