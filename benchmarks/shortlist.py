@@ -33,7 +33,7 @@ from benchmarks.spread import ratios
 from benchmarks.turns import Peer, ended_by_signals
 from benchmarks.workload import FORCED_TOKENS, Row, parse_row
 
-ROWS = "base-greedy-64,base-beam4-32"
+ROWS, QUICK_ROWS = "base-greedy-64,base-beam4-32", "base-greedy-64"
 _BUDGET_S = 20.0
 _SMALL_BATCHES = (8,)
 """CTranslate2 joins the candidates of a batch: smaller batches have fewer."""
@@ -111,12 +111,15 @@ def _batch(row: Row, call: dict[str, Any]) -> int:
 def main() -> None:
     """Run the benchmark and write its JSON."""
     parser = command_line(__doc__)
-    parser.add_argument("--rows", default=ROWS, help=f"names separated by commas; {ROWS} by default")
-    parser.add_argument("--kinds", default=",".join(candidates.KINDS), help="of tables; both by default")
+    parser.add_argument("--rows", help=f"names separated by commas; {ROWS} or, quick, {QUICK_ROWS}")
+    parser.add_argument("--kinds", help="of tables; both or, quick, narrow")
     arguments = parser.parse_args()
-    kinds = arguments.kinds.split(",")
+    usual_rows, usual_kinds = (
+        (QUICK_ROWS, "narrow") if arguments.quick else (ROWS, ",".join(candidates.KINDS))
+    )
+    kinds = (arguments.kinds or usual_kinds).split(",")
     try:
-        rows = [parse_row(name) for name in arguments.rows.split(",")]
+        rows = [parse_row(name) for name in (arguments.rows or usual_rows).split(",")]
         if any(row.model != "base" for row in rows):
             raise ValueError("candidates are there for base alone")
         if unknown := set(kinds) - set(candidates.KINDS):
