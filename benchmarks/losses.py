@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.spread import Spread, ratios
+from benchmarks.spread import ratios, ratios_where_answered
 from benchmarks.tables import latency_ratio, offline_ratio, shown
 from benchmarks.targets import targets
+
+_SERVED = (("per_s", "sentences/s", 1), ("p50_ms", "p50", -1), ("p95_ms", "p95", -1), ("p99_ms", "p99", -1))
+"""Key of a round, name, and whether more is better (1) or worse (-1)."""
 
 _NOTHING = "Nowhere in what was measured."
 
@@ -53,6 +56,7 @@ def _offline(offline: dict[str, Any]) -> Iterator[str]:
 def _http(models: dict[str, Any]) -> Iterator[str]:
     for model, found in models.items():
         for load, servers in found["loads"].items():
+            yield from _failed(f"{model}, {load}", servers["dragoman"])
             for name, entries in servers.items():
                 if name != "dragoman":
                     yield from _served(f"{model}, {load}, against {name}", servers["dragoman"], entries)
@@ -60,25 +64,24 @@ def _http(models: dict[str, Any]) -> Iterator[str]:
 
 def _served(what: str, ours: list[Any], theirs: list[Any]) -> Iterator[str]:
     if isinstance(ours[0], float):
-        if (slower := ratios(ours, theirs)).median > 1:
+        slower = ratios_where_answered(ours, theirs)
+        if slower is not None and slower.median > 1:
             yield f"{what}: {shown(slower)} x its seconds"
         return
-    if "per_s" in ours[0]:
-        speed = ratios([e["per_s"] for e in ours], [e["per_s"] for e in theirs])
-        if speed.median < 1:
-            yield f"{what}: {shown(speed)} x its sentences/s"
-    for key in ("p50_ms", "p95_ms", "p99_ms"):
-        later = _later(key, ours, theirs)
-        if later is not None and later.median > 1:
-            yield f"{what}: {key.removesuffix('_ms')} {shown(later)} x its"
+    for key, name, better in _SERVED:
+        found = ratios_where_answered([e.get(key) for e in ours], [e.get(key) for e in theirs])
+        if found is not None and better * found.median < better:
+            yield f"{what}: {shown(found)} x its {name}"
 
 
-def _later(key: str, ours: list[Any], theirs: list[Any]) -> Spread | None:
-    pairs = [(a[key], b[key]) for a, b in zip(ours, theirs, strict=True) if a[key] and b[key]]
-    if not pairs:
-        return None
-    values = [a / b for a, b in pairs]
-    return Spread(statistics.median(values), min(values), max(values))
+def _failed(what: str, entries: list[Any]) -> Iterator[str]:
+    """Count requests of ours that got no translation; the array has seconds, or NaN."""
+    failed = sum(
+        int(math.isnan(entry)) if isinstance(entry, float) else sum(entry["failures"].values())
+        for entry in entries
+    )
+    if failed:
+        yield f"{what}: {failed} of our requests failed"
 
 
 def _shortlist(rows: dict[str, Any]) -> Iterator[str]:

@@ -32,9 +32,7 @@ def contents(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     written: dict[str, str] = {}
     measured = {part: result for part, result in found.items() if result}
     if measured:
-        written["machine"] = "\n".join(
-            f"- {part}: {tables.machine_lines(result['machine'])}" for part, result in measured.items()
-        )
+        written["machine"] = tables.machine_lines({p: result["machine"] for p, result in measured.items()})
         written["targets"] = targets_table(found)
         written["losses"] = losses(found)
     if offline:

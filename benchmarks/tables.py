@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.spread import Spread, ratios, spread
+from benchmarks.spread import Spread, ratios, ratios_where_answered, spread
 
 _SHORT = "dragoman, shortlist"
 _SYSTEMS = ("dragoman", "dragoman, defaults", "CTranslate2", "transformers")
@@ -45,6 +45,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def shown(value: Spread, digits: int = 2) -> str:
     """Write a median with what it was between."""
     return f"{value.median:.{digits}f} ({value.least:.{digits}f}-{value.most:.{digits}f})"
+
+
+def shown_or_none(value: Spread | None) -> str:
+    """Write a ratio, or that there is nothing to compare."""
+    return shown(value) if value is not None else "none answered"
 
 
 def throughput(result: dict[str, Any], system: str) -> float | None:
@@ -231,7 +236,7 @@ def array_table(models: dict[str, Any]) -> str:
             if load.startswith("array"):
                 ours = servers["dragoman"]
                 lines += [
-                    [model, name, shown(spread(entries)), shown(ratios(entries, ours))]
+                    [model, name, _seconds(entries), shown_or_none(ratios_where_answered(entries, ours))]
                     for name, entries in servers.items()
                 ]
     return table(["model", "server", "seconds", "this / dragoman"], lines)
@@ -273,14 +278,35 @@ def products_line(found: dict[str, Any]) -> str:
     return f"One core: int8 multiplications a second {products}. Weights that a decoder step reads: {read}."
 
 
-def machine_lines(found: dict[str, Any]) -> str:
-    """Say in a sentence or two what was measured on."""
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+def machine_lines(found: dict[str, dict[str, Any]]) -> str:
+    """Say what each part was measured on; the machine once if all had the same.
+
+    Args:
+        found: `benchmarks.machine.describe` by part.
+    """
+    machines = {part: _machine(facts) for part, facts in found.items()}
+    when = {
+        part: f"{facts['date']}, commit {facts['commit']}, load before {facts['load_before']}"
+        for part, facts in found.items()
+    }
+    if len(set(machines.values())) == 1:
+        parts = "; ".join(f"{part} {text}" for part, text in when.items())
+        return f"{next(iter(machines.values()))}.\n\n{parts}."
+    return "\n".join(f"- {part}: {when[part]}: {machines[part]}." for part in found)
+
+
+def _machine(facts: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return (
-        f"{found['date']}, commit {found['commit']}: {found['processor']}, {found['cores']} cores "
-        f"({', '.join(found['instruction_sets'])}), {found['memory_gib']} GiB, Python {found['python']}, "
-        f"{versions}; load before: {found['load_before']}."
+        f"{facts['processor']}, {facts['cores']} cores ({', '.join(facts['instruction_sets'])}), "
+        f"{facts['memory_gib']} GiB; Python {facts['python']}, {versions}"
     )
+
+
+def _seconds(entries: Sequence[float]) -> str:
+    answered = [value for value in entries if not math.isnan(value)]
+    failed = len(entries) - len(answered)
+    return (shown(spread(answered)) if answered else "") + (f" {failed} failed" if failed else "")
 
 
 def _median(entries: Sequence[dict[str, Any]], key: str) -> float:
@@ -298,4 +324,4 @@ def _against(servers: dict[str, Any], name: str, names: Sequence[str], kind: str
     if name == names[0]:
         return [""]
     take: Callable[[str], list[float]] = lambda server: [e["per_s"] for e in servers[server]]  # noqa: E731
-    return [shown(ratios(take(names[0]), take(name)))]
+    return [shown_or_none(ratios_where_answered(take(names[0]), take(name)))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.spread import Spread, ratios, spread
+from benchmarks.spread import Spread, ratios, ratios_where_answered, spread
 from benchmarks.tables import latency_ratio, offline_ratio, shown, table
 
 _OFFLINE = (("base-greedy-64", 1.25), ("base-beam4-32", 1.2), ("tiny-greedy-32", 1.5))
@@ -72,12 +72,15 @@ def _http_lines(http: dict[str, Any]) -> Iterator[list[str]]:
             if servers is None:
                 continue
             ours, theirs = servers["dragoman"], servers[_BATCHER]
-            speed = ratios([e["per_s"] for e in ours], [e["per_s"] for e in theirs])
-            tails = [(a["p95_ms"], b["p95_ms"]) for a, b in zip(ours, theirs, strict=True)]
-            tail = ratios(*zip(*((a, b) for a, b in tails if a and b), strict=True))
+            speed, tail = (
+                ratios_where_answered([e[key] for e in ours], [e[key] for e in theirs])
+                for key in ("per_s", "p95_ms")
+            )
             what = f"{model} over HTTP, {clients} clients, against the batcher"
-            yield _line(f"{what}: sentences/s", f"at least {_SERVED:g} x", speed, speed.median >= _SERVED)
-            yield _line(f"{what}: p95", "below 1 x", tail, tail.median < 1)
+            if speed is not None:
+                yield _line(f"{what}: sentences/s", f"at least {_SERVED:g} x", speed, speed.median >= _SERVED)
+            if tail is not None:
+                yield _line(f"{what}: p95", "below 1 x", tail, tail.median < 1)
 
 
 def _overhead_lines(http: dict[str, Any]) -> Iterator[list[str]]:

@@ -1,5 +1,6 @@
 """From results to the page: tables, targets, what is lost, markers and pictures."""
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from benchmarks import tables
 from benchmarks.losses import losses
 from benchmarks.report import HTTP_PLOT, OFFLINE_PLOT, contents, write_page
 from benchmarks.targets import overhead, targets
-from tests.benchmarks.measured import results, row
+from tests.benchmarks.measured import MACHINE, load, results, row
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -53,6 +54,14 @@ def test_a_part_that_has_not_run_leaves_its_tables_alone(page: Path) -> None:
 def test_a_missing_marker_is_named(text: str) -> None:
     with pytest.raises(tables.MarkerError, match="<!-- a --> and then <!-- /a -->"):
         tables.put_between(text, "a", "content")
+
+
+def test_the_machine_is_named_once_if_it_is_one() -> None:
+    lines = tables.machine_lines({"offline": MACHINE, "http": MACHINE | {"commit": "def5678"}})
+    assert lines.count("A Processor, 2 cores (avx2), 8 GiB; Python 3.12.0, onnxruntime 1.0") == 1
+    assert "offline 2026-01-02, commit abc1234, load before 0.1; http 2026-01-02, commit def5678" in lines
+    lines = tables.machine_lines({"offline": MACHINE, "http": MACHINE | {"cores": 64}})
+    assert re.findall(r"- \w+: |\d+ cores", lines) == ["- offline: ", "2 cores", "- http: ", "64 cores"]
 
 
 def test_speeds_are_compared_in_tokens_when_lengths_differ() -> None:
@@ -123,6 +132,31 @@ def test_targets() -> None:
     )
 
 
+def test_a_peer_that_answered_nothing_leaves_nothing_to_compare(page: Path) -> None:
+    found = results()
+    loads = found["http"]["models"]["base"]["loads"]
+    loads["closed 64"]["CTranslate2, batcher"] = [load(0.0, None, failures=9)] * 2
+    loads["array 500"]["CTranslate2, batcher"] = [math.nan, 3.0]
+    loads["array 500"]["CTranslate2, no batching"] = [math.nan, math.nan]
+    write_page(page, found)
+    written = contents(found)
+    assert "64 clients, against the batcher" not in written["targets"]
+    assert (
+        "| base | CTranslate2, batcher | 3.00 (3.00-3.00) 1 failed | 1.36 (1.36-1.36) |" in written["array"]
+    )
+    assert "| base | CTranslate2, no batching |  2 failed | none answered |" in written["array"]
+
+
+def test_our_own_failures_are_among_the_losses() -> None:
+    found = results()
+    loads = found["http"]["models"]["base"]["loads"]
+    loads["open 10.5"]["dragoman"][0] = load(None, 50.0, failures=4)
+    loads["array 500"]["dragoman"][1] = math.nan
+    lines = losses(found).splitlines()
+    assert "- base, open 10.5: 4 of our requests failed." in lines
+    assert "- base, array 500: 1 of our requests failed." in lines
+
+
 def test_no_overhead_without_its_two_measurements() -> None:
     model = results()["http"]["models"]["base"]
     del model["loads"]["closed 64"]
@@ -137,7 +171,7 @@ def test_losses_name_every_comparison_that_is_lost_and_no_other() -> None:
     for lost in (
         "- base-beam4-32: 0.85 (0.80-0.90) x CTranslate2's tokens/s.",
         "- base: time to load 0.50 s against 0.25 of CTranslate2.",
-        "- base, open 10.5, against CTranslate2, batcher: p95 1.23 (1.20-1.25) x its.",
+        "- base, open 10.5, against CTranslate2, batcher: 1.23 (1.20-1.25) x its p95.",
         "- base-greedy-64 wide shortlist: 0.82 (0.75-0.90) x the tokens/s of CTranslate2 with its map.",
         "- Target missed: base-beam4-32, tokens/s against CTranslate2: 0.85 (0.80-0.90) (at least 1.2 x).",
     ):

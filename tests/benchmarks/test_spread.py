@@ -1,8 +1,9 @@
+import math
 import random
 
 import pytest
 
-from benchmarks.spread import Spread, percentile, ratios, spread
+from benchmarks.spread import Spread, percentile, ratios, ratios_where_answered, spread
 
 
 def test_ratios_are_of_each_round_not_of_the_medians() -> None:
@@ -23,6 +24,12 @@ def test_percentile_by_counting(percent: float, count: int) -> None:
     found = percentile(values, percent)
     assert sum(value <= found for value in values) >= percent / 100 * count
     assert sum(value < found for value in values) < percent / 100 * count
+
+
+def test_rounds_without_an_answer_are_left_out() -> None:
+    assert ratios_where_answered([1.0, 2.0, None], [2.0, 0.0, 3.0]) == Spread(0.5, 0.5, 0.5)
+    assert ratios_where_answered([1.0, math.nan], [math.nan, 1.0]) is None
+    assert ratios_where_answered([1.0, 4.0], [1.0, 2.0]) == ratios([1.0, 4.0], [1.0, 2.0])
 
 
 def test_nothing_has_no_summary() -> None:
