@@ -59,6 +59,8 @@ def draw_http(models: dict[str, Any], file: Path) -> None:
         models: of the HTTP results.
         file: PNG to write.
     """
+    from matplotlib.ticker import LogLocator, NullLocator
+
     plt = _pyplot()
     figure, axes = plt.subplots(len(models), 3, figsize=(10.2, 2.9 * len(models)), squeeze=False)
     for line, (model, found) in enumerate(models.items()):
@@ -79,9 +81,9 @@ def draw_http(models: dict[str, Any], file: Path) -> None:
                 axis.minorticks_off()
             if key == "p95_ms":
                 axis.set_yscale("log")
-                for ticks in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-                    ticks("{x:g}")
-                axis.tick_params(axis="y", which="minor", labelsize=7)
+                axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.yaxis.set_major_formatter("{x:g}")
+                axis.yaxis.set_minor_locator(NullLocator())
             else:
                 axis.set_ylim(bottom=0)
             axis.set_ylabel(label)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import everything, progress, results
+from benchmarks import ctranslate2_search, everything, progress, results
 from benchmarks.contest import start_ctranslate2
 from benchmarks.ctranslate2_search import Search, Settings, candidates
 from benchmarks.everything import PARTS, arguments_of, expected_s, minutes
@@ -113,8 +113,11 @@ def test_a_part_that_fails_is_named_and_the_others_run(tmp_path: Path, repositor
     assert "4.00 (3.50-4.50)" in (tmp_path / "quick" / "benchmarks.md").read_text(encoding="utf-8")
 
 
-def test_settings_are_searched_once_and_remembered(counting_model: Model, tmp_path: Path) -> None:
-    """The real search with real processes: the second time none is started."""
+def test_settings_are_searched_once_and_remembered(
+    counting_model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real search with real processes: the second time none is started. One instruction set is enough."""
+    monkeypatch.setattr(ctranslate2_search, "_CPU_INFO", tmp_path / "nowhere")
     row, started, said = Row("tiny", 1, 4), list[Settings](), list[str]()
     sentences = [["\u2581word"] * 3] * 4
 
