@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ import pytest
 
 from benchmarks.contest import Contest, Entrant, start
 from benchmarks.models import Model
-from benchmarks.turns import Peer, PeerError, ended_by_signals, wait_for_calm
+from benchmarks.turns import REPOSITORY, Peer, PeerError, ended_by_signals, wait_for_calm
 from benchmarks.workload import Row
 
 SETTINGS = {"inter_threads": 1, "intra_threads": 1, "compute_type": "float32"}
@@ -92,3 +94,13 @@ def test_a_contest_measures_systems_in_turns_on_the_same_work(counting_model: Mo
     }
     assert contest.result["tokens"] == {"one": 24, "other": 24, "slow": 24}
     assert contest.result["idle_share"] < 0.5
+
+
+@pytest.mark.parametrize("module", ["engine_process", "load_client", "peer_server", "http_servers"])
+def test_what_is_measured_loads_nothing_that_it_does_not_need(module: str) -> None:
+    """Torch would be most of the peak memory that the tables give."""
+    code = f"import benchmarks.{module}, sys; print({{'torch', 'transformers', 'onnx'}} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "set()\n"
