@@ -48,12 +48,12 @@ PARTS = (
     Part("models", 10, 10),
     Part("offline", 1200, 150),
     Part("shortlist", 400, 120),
-    Part("over_http", 900, 110),
+    Part("over_http", 1200, 110),
     Part("fairness", 110, 40),
     Part("roofline", 10, 10),
     Part("report", 5, 5),
 )
-_UNMADE_MODELS_S = 420.0
+_UNMADE_MODELS_S = 330.0
 """To write, import and export the models with random weights once."""
 
 

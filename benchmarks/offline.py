@@ -35,9 +35,9 @@ from benchmarks.spread import ratios, spread
 from benchmarks.turns import Peer, ended_by_signals
 from benchmarks.workload import EVERY_ROW, QUICK_ROWS, Row, parse_row, sentences_of, text_name
 
-_TIME_PER_ROW_S = 14.0
+_TIME_PER_ROW_S = 12.0
 _SEARCH_WEIGHT = 1.0
-_TRANSFORMERS_MOST_SENTENCES = 64
+_TRANSFORMERS_MOST_ROWS = 128
 
 
 class Rows:
@@ -99,7 +99,7 @@ class Rows:
         }
         quick = self._arguments.quick
         contest.run(entrants, _TIME_PER_ROW_S, self._arguments.rounds or (QUICK_ROUNDS if quick else None))
-        if "transformers" in peers and row.sentences <= _TRANSFORMERS_MOST_SENTENCES:
+        if "transformers" in peers and row.sentences * row.beam <= _TRANSFORMERS_MOST_ROWS:
             contest.run_slow("transformers", Entrant(peers["transformers"]))
         found = contest.result | {"ctranslate2": settings.label}
         if row.model == "default" and not row.is_single:
