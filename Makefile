@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format train bundle lock image containers clean
+.PHONY: help serve test check format train bundle bench lock image containers clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ bundle: $(VENV)/.everything ## Export CHECKPOINT as BUNDLE
 	@test -n "$(CHECKPOINT)" || { echo "usage: make bundle CHECKPOINT=DIR [BUNDLE=DIR]" >&2; exit 2; }
 	$(BIN)/dragoman export $(CHECKPOINT) --out $(BUNDLE) --precision int8 --calibration $(CORPUS)/train.$(SOURCE).gz \
 	  --dev-source $(CORPUS)/dev.$(SOURCE).gz --dev-target $(CORPUS)/dev.$(TARGET).gz $(ARGS)
+
+bench: $(VENV)/.everything ## Compare with CTranslate2 and transformers; fills docs/benchmarks.md (ARGS=--quick: a look)
+	$(BIN)/python -m benchmarks.everything $(ARGS)
 
 lock: $(VENV)/bin/python ## Renew the locked dependencies of the container image
 	@$(PIP) uv

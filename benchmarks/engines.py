@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.models import Model
+from benchmarks.models import Model, longest_target
 
 END = "</s>"
 _PATIENCE_S = 300.0
@@ -128,7 +128,7 @@ class Dragoman(Engine):
 
 
 class CTranslate2(Engine):
-    """CTranslate2's own Translator.
+    """CTranslate2's own Translator; a model that has a vocabulary map is decoded with it.
 
     Settings: ``inter_threads``, ``intra_threads``, ``compute_type``. Of a call: ``max_batch_size``.
     """
@@ -141,6 +141,8 @@ class CTranslate2(Engine):
         """Load the converted model."""
         import ctranslate2
 
+        self._longest = longest_target(self.model.huggingface)
+        self._use_vmap = (self.model.ctranslate2 / "vmap.txt").exists()
         self._translator = ctranslate2.Translator(str(self.model.ctranslate2), device="cpu", **settings)
 
     def source(self, sentence: list[str]) -> list[str]:
@@ -149,8 +151,13 @@ class CTranslate2(Engine):
 
     def translate(self, work: Work, call: dict[str, Any]) -> list[list[str]]:
         """Translate with one call."""
-        length = {"min_decoding_length": work.length or 1, "max_decoding_length": work.length or 512}
-        results = self._translator.translate_batch(work.sources, beam_size=work.beam, **length, **call)
+        length = {
+            "min_decoding_length": work.length or 1,
+            "max_decoding_length": work.length or self._longest,
+        }
+        results = self._translator.translate_batch(
+            work.sources, beam_size=work.beam, use_vmap=self._use_vmap, **length, **call
+        )
         return [result.hypotheses[0] for result in results]
 
 

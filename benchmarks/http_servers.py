@@ -11,11 +11,12 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import psutil
 
 from benchmarks.models import Model
-from benchmarks.turns import REPOSITORY, PeerError
+from benchmarks.turns import PeerError, running
 
 _READY_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 15.0
 
@@ -36,15 +37,14 @@ class Server:
 
 
 def dragoman(model: Model, name: str = "dragoman", **settings: int) -> Server:
-    """Describe dragoman's server with its defaults, but for the limits on the size of a request.
+    """Describe dragoman's server with its defaults.
 
     Args:
         model: to serve.
         name: what tables call it.
         settings: of `server.settings.Settings`, in addition.
     """
-    # 500 texts in one request are more than the default lets one client ask for.
-    chosen = {"max_texts": 1000, "max_request_tokens": 65536, "log_level": "warning"} | settings
+    chosen = {"log_level": "warning"} | settings
     variables = {f"DRAGOMAN_{key.upper()}": str(value) for key, value in chosen.items()}
     return Server(name, ("-m", "dragoman", "serve", str(model.bundle)), variables)
 
@@ -76,25 +76,13 @@ def serving(server: Server) -> Iterator[tuple[int, int]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, *server.arguments, "--port", str(port)],
-        cwd=REPOSITORY,
-        env=os.environ | server.variables,
-        start_new_session=True,
-    )
-    try:
+    command = [sys.executable, *server.arguments, "--port", str(port)]
+    with running(command, _END_TIMEOUT_S, env=os.environ | server.variables) as process:
         _wait_until_ready(server, process, port)
         yield port, process.pid
-    finally:
-        process.terminate()
-        try:
-            process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
-def _wait_until_ready(server: Server, process: subprocess.Popen[bytes], port: int) -> None:
+def _wait_until_ready(server: Server, process: subprocess.Popen[Any], port: int) -> None:
     until_s = time.monotonic() + _READY_TIMEOUT_S
     while time.monotonic() < until_s:
         try:

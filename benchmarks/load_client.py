@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-_DRAIN_S = 20.0
+_DRAIN_S = 10.0
 _SEED = 1
 
 

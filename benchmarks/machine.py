@@ -21,7 +21,6 @@ def describe() -> dict[str, Any]:
     """Describe this machine and the installed libraries, as JSON."""
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8") if info.exists() else ""
-    model = re.search(r"model name\s*:\s*(.+)", text)
     flags = re.search(r"flags\s*:\s*(.+)", text)
     known = set(flags[1].split()) if flags else set()
     versions = {}
@@ -32,7 +31,7 @@ def describe() -> dict[str, Any]:
             continue
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "processor": model[1].strip() if model else platform.processor() or "unknown",
+        "processor": processor(),
         "cores": os.cpu_count(),
         "instruction_sets": [name for name in _INSTRUCTION_SETS if name in known],
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
@@ -41,6 +40,13 @@ def describe() -> dict[str, Any]:
         "commit": _commit(),
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+def processor() -> str:
+    """Name the processor, as well as the system knows it."""
+    info = Path("/proc/cpuinfo")
+    named = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8")) if info.exists() else None
+    return named[1].strip() if named else platform.processor() or "unknown"
 
 
 def _commit() -> str:

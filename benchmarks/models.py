@@ -2,20 +2,22 @@
 
 Made once into a folder and used again; a bundle is made anew when the exporter's sources have changed.
 
-    python -m benchmarks.models [base tiny default] [--cache build/bench]
+    python -m benchmarks.models [base tiny default] [--cache build/bench] [--keep-models]
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import shutil
-import time
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import vocabulary
+from benchmarks.progress import Progress
 from benchmarks.random_model import Size, write_random_model
 
 CACHE = Path("build/bench")
@@ -26,7 +28,9 @@ RANDOM_SIZES = {
 }
 NAMES = (*RANDOM_SIZES, "default")
 BEAM_WIDTHS = (1, 4)
-_CALIBRATION_SENTENCES = 200
+CALIBRATION_LENGTHS = [2 + (7 * i) % 17 for i in range(200)]
+"""Words of every sentence that a model with random weights is calibrated and judged on."""
+
 _SOURCES = ("export", "model")
 
 
@@ -45,6 +49,12 @@ class Model:
     bundle: Path
     huggingface: Path
     ctranslate2: Path
+
+
+def longest_target(huggingface: Path) -> int:
+    """Give the most tokens that CTranslate2 can write: beyond its positions it fails the whole batch."""
+    config = json.loads((huggingface / "config.json").read_text(encoding="utf-8"))
+    return int(config["max_position_embeddings"]) - 1
 
 
 def prepare(
@@ -81,16 +91,16 @@ def prepare(
         else:
             _recover(shipped, out)
 
-    _once(model.huggingface, origin, write_weights, lambda: report(f"{name}: writing the weights"))
-    _once(
+    once(model.huggingface, origin, write_weights, lambda: report(f"{name}: writing the weights"))
+    once(
         model.ctranslate2,
         origin,
-        lambda out: _convert(model.huggingface, out),
+        lambda out: convert(model.huggingface, out),
         lambda: report(f"{name}: converting for CTranslate2"),
     )
     if size:
         sources = _hash_files([Path(__file__).parents[1] / folder for folder in _SOURCES])
-        _once(
+        once(
             model.bundle,
             origin + sources,
             lambda out: _export(model.huggingface, out, size, lambda line: report(f"{name}: {line}")),
@@ -99,7 +109,7 @@ def prepare(
     return model
 
 
-def _once(out: Path, origin: str, write: Callable[[Path], None], announce: Callable[[], None]) -> None:
+def once(out: Path, origin: str, write: Callable[[Path], None], announce: Callable[[], None]) -> None:
     """Fill a folder aside and rename it, unless it is there and made of the same."""
     stamp = out.with_name(f"{out.name}.made-of")
     wanted = hashlib.sha256(origin.encode()).hexdigest()
@@ -140,12 +150,29 @@ def _recover(bundle: Path, out: Path) -> None:
     written.rmdir()
 
 
-def _convert(huggingface: Path, out: Path) -> None:
+def convert(huggingface: Path, out: Path, vmap: Path | None = None) -> None:
+    """Run CTranslate2's own converter, to int8.
+
+    Args:
+        huggingface: folder of the model.
+        out: folder to fill.
+        vmap: vocabulary map that goes with it.
+    """
     import transformers
     from ctranslate2.converters import TransformersConverter
 
     transformers.logging.disable_progress_bar()
-    TransformersConverter(str(huggingface)).convert(str(out), quantization="int8", force=True)
+    TransformersConverter(str(huggingface)).convert(
+        str(out), vmap=str(vmap) if vmap else None, quantization="int8", force=True
+    )
+
+
+def calibration_file(bundle: Path, vocabulary_size: int) -> Path:
+    """Write the text that a model with random weights is calibrated on, beside its bundle."""
+    sentences = vocabulary.random_sentences(vocabulary_size, CALIBRATION_LENGTHS, seed=1, ending=True)
+    text = bundle.with_name("calibration.txt")
+    text.write_text("\n".join(map(vocabulary.as_text, sentences)) + "\n", encoding="utf-8")
+    return text
 
 
 def _export(huggingface: Path, out: Path, size: Size, report: Callable[[str], None]) -> None:
@@ -154,10 +181,7 @@ def _export(huggingface: Path, out: Path, size: Size, report: Callable[[str], No
     from export.importing import import_model
     from export.pipeline import ExportOptions
 
-    lengths = [2 + (7 * i) % 17 for i in range(_CALIBRATION_SENTENCES)]
-    sentences = vocabulary.random_sentences(size.vocabulary, lengths, seed=1, ending=True)
-    text = out.with_name("calibration.txt")
-    text.write_text("\n".join(map(vocabulary.as_text, sentences)) + "\n", encoding="utf-8")
+    text = calibration_file(out, size.vocabulary)
     options = ExportOptions(
         precision="int8", dev_source=text, weight_bits=7, beam_widths=BEAM_WIDTHS, threads=2, force=True
     )
@@ -169,16 +193,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", choices=NAMES, default=NAMES, help="all by default")
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)}; all by default")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder for models and results")
+    parser.add_argument("--keep-models", action="store_true", help="do not export anew after changes")
     arguments = parser.parse_args()
-    started_s = time.monotonic()
-    for name in arguments.names:
-        model = prepare(
-            name, arguments.cache, lambda line: print(f"[{time.monotonic() - started_s:5.1f} s] {line}")
-        )
-        print(f"{name}: {model.bundle}, {model.huggingface}, {model.ctranslate2}")
+    if unknown := set(arguments.names) - set(NAMES):
+        parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    names = arguments.names or NAMES
+    progress = Progress(len(names))
+    for name in names:
+        model = prepare(name, arguments.cache, progress.say, keep=arguments.keep_models)
+        progress.say(f"{name}: {model.bundle}, {model.huggingface}, {model.ctranslate2}", done=1.0)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

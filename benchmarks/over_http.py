@@ -1,9 +1,10 @@
 """Sentences per second and latencies over HTTP: dragoman against FastAPI with CTranslate2, in turns.
 
 The peers are one server with a dynamic batcher, whose best settings are looked for first, and one without
-batching. Texts are of mixed lengths: mostly 5 to 50 words, one in 32 of 200. In a closed loop so many clients
-each send a request after the other; in an open loop requests come at fixed times, and their latency counts
-from then. The client is a process of its own on the same cores.
+batching. Texts are of mixed lengths: for random weights mostly 5 to 50 words and one in 32 of 200, for the
+default model sentences and one text in 32 of so many sentences that it has 150 words. In a closed loop so
+many clients each send a request after the other; in an open loop requests come at fixed times, and their
+latency counts from then. The client is a process of its own on the same cores.
 
     python -m benchmarks.over_http [--models base,default] [--quick]
 """
@@ -16,30 +17,29 @@ import json
 import math
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import http_servers, machine, vocabulary
+from benchmarks import http_servers, machine, results, vocabulary
+from benchmarks.contest import command_line
 from benchmarks.http_servers import Server
-from benchmarks.models import CACHE, RANDOM_SIZES, SHIPPED, Model, prepare
+from benchmarks.models import RANDOM_SIZES, Model, prepare
+from benchmarks.progress import Progress
 from benchmarks.spread import percentile
 from benchmarks.turns import Peer, ended_by_signals
-from benchmarks.workload import own_text, read_text, tokenize
-
-CLIENTS = (1, 4, 16, 64)
-LOADS = (0.5, 0.8, 1.1)
-"""Arrival rates of the open loop, as shares of what the server with the batcher does at 64 clients."""
+from benchmarks.workload import pick, read_text, text_name, tokenize, with_long_texts
 
 PERCENTS = (50, 95, 99)
 _TEXTS, _ARRAY_TEXTS = 512, 500
-_WARM_S, _WINDOW_S, _OPEN_S = 1.0, 4.0, 4.0
-_ROUNDS, _QUICK_ROUNDS = 3, 2
-_MAX_BATCHES, _WAITS_MS = (8, 16, 32, 64), (0.0, 2.0)
-_SEARCH_WINDOW_S = 2.0
+_WARM_S = 1.0
+_BATCHERS = ((16, 0.0), (32, 0.0), (32, 2.0), (64, 0.0))
+_SEARCH_WEIGHT = 2.0
+"""Of the search, against one load."""
+
 _LENGTHS = (5, 8, 12, 18, 25, 10, 35, 15, 7, 50, 20, 12, 9, 30, 16, 6)
-_LONG_EVERY = 32
+_LONG_EVERY, _LONG_WORDS = 32, 150
 _FIELDS = {"source": "en", "target": "de", "beam_size": 1}
 
 
@@ -56,15 +56,46 @@ def texts_for(model: str, source: Path | None, count: int) -> list[str]:
 
     Args:
         model: base, tiny or default.
-        source: text for the default model; None takes our own.
+        source: text for the default model, or None; see `benchmarks.workload.read_text`.
         count: how many.
     """
     if model in RANDOM_SIZES:
         size = RANDOM_SIZES[model].vocabulary
         sentences = vocabulary.random_sentences(size, mixed_lengths(count), seed=3, ending=True)
         return [vocabulary.as_text(sentence) for sentence in sentences]
-    lines = read_text(source) if source else own_text(count)
-    return [lines[i % len(lines)] for i in range(count)]
+    return with_long_texts(pick(read_text(source), count), count, _LONG_EVERY, _LONG_WORDS)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured of a model, and for how long.
+
+    Attributes:
+        rounds: of every load.
+        window_s: of a loop.
+        clients: of the closed loops.
+        shares: arrival rates of the open loops, of what the server with the batcher does at 64 clients.
+    """
+
+    rounds: int
+    window_s: float
+    clients: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    def seconds(self, clients: int) -> float:
+        """How long a closed loop is: twice as long with most clients, whose words are counted."""
+        return 2 * self.window_s if clients == self.clients[-1] else self.window_s
+
+    @property
+    def loads(self) -> int:
+        """How many there are, the array included."""
+        return len(self.clients) + len(self.shares) + 1
+
+
+# Base-sized models take seconds for a batch with a text of 200 words in it.
+FULL = {"base": Plan(3, 6.0, (1, 4, 16, 64), (0.5, 0.8, 1.1))}
+FULL_SMALL = Plan(3, 3.0, (1, 4, 16, 64), (0.5, 0.8, 1.1))
+QUICK = Plan(2, 2.0, (1, 64), (0.5,))
 
 
 class Load:
@@ -106,32 +137,38 @@ def _summarise(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def search_batcher(model: Model, load: Load, variables: dict[str, str]) -> tuple[int, float]:
+def search_batcher(
+    model: Model, load: Load, variables: dict[str, str], progress: Progress
+) -> tuple[int, float]:
     """Find the batcher's best settings: the most sentences/s at 16 and at 64 clients, geometric mean.
 
     Args:
         model: to serve.
         load: client with its texts.
         variables: environment of CTranslate2.
+        progress: hears of every candidate.
 
     Returns:
         Texts of a batch and milliseconds to wait.
     """
-    best, settings = 0.0, (0, 0.0)
-    for max_batch in _MAX_BATCHES:
-        for wait_ms in _WAITS_MS:
-            server = http_servers.ctranslate2(model, "candidate", max_batch, wait_ms, variables)
-            with http_servers.serving(server) as (port, _):
-                speeds = [load.closed(port, clients, _SEARCH_WINDOW_S)["per_s"] for clients in (16, 64)]
-            mean = math.sqrt(speeds[0] * speeds[1])
-            _say(f"{model.name}: batches of {max_batch}, {wait_ms:g} ms: {speeds[0]:.0f}, {speeds[1]:.0f} /s")
-            if mean > best:
-                best, settings = mean, (max_batch, wait_ms)
+    best, settings = -1.0, _BATCHERS[0]
+    window_s = FULL.get(model.name, FULL_SMALL).window_s
+    for max_batch, wait_ms in _BATCHERS:
+        server = http_servers.ctranslate2(model, "candidate", max_batch, wait_ms, variables)
+        with http_servers.serving(server) as (port, _):
+            speeds = [load.closed(port, clients, window_s)["per_s"] for clients in (16, 64)]
+        mean = math.sqrt(speeds[0] * speeds[1])
+        progress.say(
+            f"{model.name}: batches of {max_batch}, {wait_ms:g} ms: {speeds[0]:.1f}, {speeds[1]:.1f} /s",
+            done=_SEARCH_WEIGHT / len(_BATCHERS),
+        )
+        if mean > best:
+            best, settings = mean, (max_batch, wait_ms)
     return settings
 
 
 def measure(
-    model: Model, servers: Sequence[Server], load: Load, texts: Sequence[str], rounds: int
+    model: Model, servers: Sequence[Server], load: Load, texts: Sequence[str], plan: Plan, progress: Progress
 ) -> dict[str, Any]:
     """Measure all loads with all servers up at once, one after the other in every round.
 
@@ -140,14 +177,17 @@ def measure(
         servers: dragoman, the one with the batcher, the one without.
         load: the client.
         texts: to send.
-        rounds: of every load.
+        plan: what and for how long.
+        progress: hears of every load.
 
     Returns:
         Loads by name, each with a list of rounds for every server, and what dragoman does without HTTP.
     """
     with contextlib.ExitStack() as running:
         ports = {server.name: running.enter_context(http_servers.serving(server)) for server in servers}
-        engine = running.enter_context(contextlib.closing(_offline_engine(model, texts)))
+        engine = _offline_engine(model, texts) if model.name in RANDOM_SIZES else None
+        if engine is not None:
+            running.enter_context(contextlib.closing(engine))
         load.prepare(texts)
         for port, _ in ports.values():
             load.closed(port, 16, 0.5)  # warm
@@ -155,35 +195,37 @@ def measure(
 
         def take_turns(name: str, run: Callable[[int], Any], before: Callable[[], Any] | None = None) -> None:
             found = loads[name] = {server: [] for server in ports}
-            for _ in range(rounds):
+            for _ in range(plan.rounds):
                 if before is not None:
                     before()
                 for server, (port, _) in ports.items():
                     found[server].append(run(port))
-            _say(f"{model.name} {name}: {_one_line(found)}")
+            progress.say(f"{model.name} {name}: {_one_line(found)}", done=1.0)
 
         alone: list[float] = []
 
         def run_offline() -> None:
+            assert engine is not None
             answer = engine.ask(op="run", key="texts")
             alone.append(answer["tokens"] / answer["seconds"])
 
-        for clients in CLIENTS:
+        for clients in plan.clients:
             take_turns(
                 f"closed {clients}",
-                lambda port, n=clients: load.closed(port, n, _WINDOW_S),
-                run_offline if clients == CLIENTS[-1] else None,
+                lambda port, n=clients: load.closed(port, n, plan.seconds(n)),
+                run_offline if engine is not None and clients == plan.clients[-1] else None,
             )
-        _say(f"{model.name}: without HTTP {statistics.median(alone):.0f} tokens/s")
-        capacity = statistics.median(entry["per_s"] for entry in loads["closed 64"][servers[1].name])
-        for share in LOADS:
+        if alone:
+            progress.say(f"{model.name}: without HTTP {statistics.median(alone):.0f} tokens/s")
+        capacity = statistics.median(e["per_s"] for e in loads[f"closed {plan.clients[-1]}"][servers[1].name])
+        for share in plan.shares:
             rate = round(share * capacity, 1)
-            take_turns(f"open {rate}", lambda port, r=rate: load.open(port, r, _OPEN_S))
+            take_turns(f"open {rate}", lambda port, r=rate: load.open(port, r, plan.window_s))
         load.prepare(texts[:_ARRAY_TEXTS])
         take_turns(f"array {_ARRAY_TEXTS}", load.array)
         memory = {name: http_servers.memory_bytes(pid) for name, (_, pid) in ports.items()}
     # Words of the default model's translations are not its tokens: nothing to compare there.
-    known = {"offline_words_per_s": alone} if model.name in RANDOM_SIZES else {}
+    known = {"offline_words_per_s": alone} if alone else {}
     return {"loads": loads, "memory_bytes": memory, **known}
 
 
@@ -191,7 +233,9 @@ def _offline_engine(model: Model, texts: Sequence[str]) -> Peer:
     """Start dragoman without HTTP, with the server's settings and the same texts, warm."""
     folders = json.dumps({key: str(value) for key, value in vars(model).items()})
     peer = Peer("dragoman without HTTP", "benchmarks.engine_process", ["dragoman", folders, "{}"], {})
-    peer.ask(op="prepare", key="texts", sentences=tokenize(model, texts), beam=1, length=None)
+    # The longest first: otherwise the last of them would be decoded alone, and HTTP would seem to cost less.
+    sentences = sorted(tokenize(model, texts), key=len, reverse=True)
+    peer.ask(op="prepare", key="texts", sentences=sentences, beam=1, length=None)
     peer.ask(op="run", key="texts")
     return peer
 
@@ -210,13 +254,6 @@ def _one_line(found: dict[str, list[Any]]) -> str:
     return "; ".join(parts)
 
 
-_STARTED_S = time.monotonic()
-
-
-def _say(line: str) -> None:
-    print(f"[{time.monotonic() - _STARTED_S:6.1f} s] {line}", file=sys.stderr, flush=True)
-
-
 def _variables(cache: Path) -> dict[str, str]:
     """Take the instruction set that the offline benchmark found best most often."""
     file = cache / "ctranslate2.json"
@@ -227,44 +264,48 @@ def _variables(cache: Path) -> dict[str, str]:
 
 def main() -> None:
     """Run the benchmark and write its JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", default="base,default", help="names separated by commas")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds; the batcher's usual settings")
+    parser = command_line(__doc__)
+    parser.add_argument("--models", help="names separated by commas; base,default or, quick, default")
     parser.add_argument("--batcher", help="its settings instead of a search, as 32,2 (texts, ms)")
     parser.add_argument("--source", type=Path, help="text for the default model, a sentence a line")
-    parser.add_argument("--bundle", type=Path, default=SHIPPED, help="the default model")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="folder for models and results")
-    parser.add_argument("--keep-models", action="store_true", help="do not export anew after changes")
     arguments = parser.parse_args()
-    cache = arguments.cache.resolve()
-    variables = _variables(cache)
-    result: dict[str, Any] = {"machine": machine.describe(), "variables": variables, "models": {}}
+    cache, quick = arguments.cache.resolve(), arguments.quick
+    names = (arguments.models or ("default" if quick else "base,default")).split(",")
+    given = _batcher(arguments.batcher or ("32,2" if quick else None), parser)
+    variables, facts = _variables(cache), machine.describe()
+    out = results.folder(cache, quick=quick) / "http.json"
+    progress = Progress(len(names) * (FULL_SMALL.loads + (0 if given else _SEARCH_WEIGHT)))
     with ended_by_signals(), contextlib.closing(Peer("client", "benchmarks.load_client", [], {})) as client:
         load = Load(client)
-        for name in arguments.models.split(","):
+        for name in names:
             shipped, keep = arguments.bundle.resolve(), arguments.keep_models
-            model = prepare(name, cache, _say, shipped=shipped, keep=keep)
+            model = prepare(name, cache, progress.say, shipped=shipped, keep=keep)
+            plan = QUICK if quick else FULL.get(name, FULL_SMALL)
+            plan = replace(plan, rounds=arguments.rounds or plan.rounds)
             texts = texts_for(name, arguments.source, _TEXTS)
             load.prepare(texts)
-            if arguments.batcher or arguments.quick:
-                size, wait = (arguments.batcher or "32,2").split(",")
-                settings = int(size), float(wait)
-            else:
-                settings = search_batcher(model, load, variables)
+            settings = given or search_batcher(model, load, variables, progress)
             servers = [
                 http_servers.dragoman(model),
                 http_servers.ctranslate2(model, "CTranslate2, batcher", *settings, variables),
                 http_servers.ctranslate2(model, "CTranslate2, no batching", 1, 0.0, variables),
             ]
-            rounds = _QUICK_ROUNDS if arguments.quick else _ROUNDS
-            found = measure(model, servers, load, texts, rounds)
-            result["models"][name] = found | {"batcher": {"max_batch": settings[0], "wait_ms": settings[1]}}
-    out = cache / "results" / ("http-quick.json" if arguments.quick else "http.json")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="ascii")
-    _say(f"wrote {out}")
+            found = measure(model, servers, load, texts, plan, progress)
+            found |= {"batcher": {"max_batch": settings[0], "wait_ms": settings[1]}}
+            found |= {"text": text_name(arguments.source)} if name == "default" else {}
+            results.write(out, {"machine": facts, "variables": variables, "models": {name: found}})
+    progress.say(f"wrote {out}")
+
+
+def _batcher(text: str | None, parser: argparse.ArgumentParser) -> tuple[int, float] | None:
+    """Read texts and milliseconds."""
+    if text is None:
+        return None
+    try:
+        size, wait = text.split(",")
+        return int(size), float(wait)
+    except ValueError:
+        parser.error(f"--batcher takes texts and milliseconds, as 32,2; not {text!r}")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
     python -m benchmarks.peer_server MODEL-FOLDER TOKENIZER-FOLDER --port 9000 [--max-batch 32] [--wait-ms 2]
 
-Requests wait in a queue; as soon as one of CTranslate2's workers is free, the one that has waited longest and
-up to `--max-batch` - 1 others nearest to it in length are translated together, so that little is padded and a
-long text seldom holds up short ones. An idle server waits `--wait-ms` for company before it starts.
+Texts of several sentences are split as dragoman splits them, since models are trained on sentences, and their
+translations joined. Sentences wait in a queue; as soon as one of CTranslate2's workers is free, the one that
+has waited longest and up to `--max-batch` - 1 others nearest to it in length are translated together, so that
+little is padded and a long text seldom holds up short ones. An idle server waits `--wait-ms` for company
+before it starts.
 `--max-batch 1` is the server without batching: one text, one call.
 """
 
@@ -14,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,8 +26,12 @@ import ctranslate2
 import fastapi
 import pydantic
 import sentencepiece
+import sentencex
 import uvicorn
 
+from benchmarks.models import longest_target
+
+_ENDS = re.compile(r"[.!?]+(?:\s|$)")
 _END = "</s>"
 
 
@@ -32,6 +39,7 @@ class TranslateFields(pydantic.BaseModel):
     """What the client sends; the rest of it is ignored."""
 
     q: str | list[str]
+    source: str = "en"
     beam_size: int = 1
 
 
@@ -48,7 +56,12 @@ class Batcher:
     """Gathers texts of many requests into batches. Used from the event loop."""
 
     def __init__(
-        self, translator: ctranslate2.Translator, workers: int, max_batch: int, wait_s: float
+        self,
+        translator: ctranslate2.Translator,
+        workers: int,
+        max_batch: int,
+        wait_s: float,
+        longest: int = 255,
     ) -> None:
         """Make the threads.
 
@@ -57,8 +70,9 @@ class Batcher:
             workers: batches under way at once.
             max_batch: texts of a batch.
             wait_s: how long the first text of a batch waits for others if it finds a free worker.
+            longest: tokens of a translation, at most.
         """
-        self._translator = translator
+        self._translator, self._longest = translator, longest
         self._max_batch, self._wait_s = max_batch, wait_s
         self._waiting: list[Waiting] = []
         self._arrived = asyncio.Event()
@@ -72,7 +86,12 @@ class Batcher:
         items = [Waiting(text, beam_size, loop.create_future()) for text in texts]
         self._waiting += items
         self._arrived.set()
-        return [await item.future for item in items]
+        # All of them, even if one fails: nobody else would ask for the others.
+        found = await asyncio.gather(*(item.future for item in items), return_exceptions=True)
+        for result in found:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in found if not isinstance(result, BaseException)]
 
     async def run(self) -> None:
         """Form batches until cancelled."""
@@ -117,9 +136,16 @@ class Batcher:
 
     def _call(self, batch: list[Waiting], beam_size: int) -> list[list[str]]:
         results = self._translator.translate_batch(
-            [item.pieces for item in batch], beam_size=beam_size, max_decoding_length=512
+            [item.pieces for item in batch], beam_size=beam_size, max_decoding_length=self._longest
         )
         return [result.hypotheses[0] for result in results]
+
+
+def split(text: str, language: str) -> list[str]:
+    """Cut a text into sentences; at no cost if it is one."""
+    if len(_ENDS.findall(text)) < 2:
+        return [text]
+    return [sentence for part in sentencex.segment(language, text) if (sentence := part.strip())]
 
 
 def create_app(
@@ -129,14 +155,14 @@ def create_app(
 
     Args:
         translator: loaded.
-        tokenizers: folder of source.spm and target.spm.
+        tokenizers: folder of source.spm, target.spm and config.json.
         workers: of the translator.
         max_batch: texts of a batch.
         wait_s: see `Batcher`.
     """
     source = sentencepiece.SentencePieceProcessor(model_file=str(tokenizers / "source.spm"))
     target = sentencepiece.SentencePieceProcessor(model_file=str(tokenizers / "target.spm"))
-    batcher = Batcher(translator, workers, max_batch, wait_s)
+    batcher = Batcher(translator, workers, max_batch, wait_s, longest_target(tokenizers))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
@@ -153,8 +179,10 @@ def create_app(
     @app.post("/translate")
     async def translate(fields: TranslateFields) -> fastapi.responses.JSONResponse:
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
-        pieces = [[*source.encode(text, out_type=str), _END] for text in texts]
-        translated = [target.decode(p) for p in await batcher.translate(pieces, fields.beam_size)]
+        sentences = [split(text, fields.source) for text in texts]
+        pieces = [[*source.encode(each, out_type=str), _END] for text in sentences for each in text]
+        found = iter(await batcher.translate(pieces, fields.beam_size))
+        translated = [" ".join(target.decode(next(found)) for _ in text) for text in sentences]
         answer = translated[0] if isinstance(fields.q, str) else translated
         return fastapi.responses.JSONResponse({"translatedText": answer})
 

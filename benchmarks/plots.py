@@ -37,8 +37,11 @@ def draw_offline(rows: dict[str, Any], models: Sequence[str], file: Path) -> Non
                 ]
                 if points:
                     axis.plot(*zip(*points, strict=True), "o-", color=colour, label=system, markersize=4)
+            if not axis.lines:
+                axis.set_visible(False)
             axis.set_xscale("log", base=2)
             axis.set_xticks(COUNTS, [str(count) for count in COUNTS])
+            axis.set_xlim(COUNTS[0] * 0.8, COUNTS[-1] * 1.25)
             axis.set_ylim(bottom=0)
             axis.set_title(f"{model}, {'greedy' if beam == 1 else f'beam {beam}'}", fontsize=10)
             axis.grid(alpha=0.3)
@@ -56,6 +59,8 @@ def draw_http(models: dict[str, Any], file: Path) -> None:
         models: of the HTTP results.
         file: PNG to write.
     """
+    from matplotlib.ticker import LogLocator, NullLocator
+
     plt = _pyplot()
     figure, axes = plt.subplots(len(models), 3, figsize=(10.2, 2.9 * len(models)), squeeze=False)
     for line, (model, found) in enumerate(models.items()):
@@ -72,8 +77,15 @@ def draw_http(models: dict[str, Any], file: Path) -> None:
             if kind == "closed":
                 axis.set_xscale("log", base=4)
                 axis.set_xticks([1, 4, 16, 64], ["1", "4", "16", "64"])
+                axis.set_xlim(0.8, 80)
+                axis.minorticks_off()
             if key == "p95_ms":
                 axis.set_yscale("log")
+                axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.yaxis.set_major_formatter("{x:g}")
+                axis.yaxis.set_minor_locator(NullLocator())
+            else:
+                axis.set_ylim(bottom=0)
             axis.set_ylabel(label)
             axis.set_xlabel(below)
             axis.grid(alpha=0.3)

@@ -17,11 +17,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from benchmarks import vocabulary
+
+# Every process that is measured knows `Size`; torch would be half of its memory.
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 _END_ID = 0
 _WEIGHT_STD = 0.02
@@ -59,6 +62,7 @@ def write_random_model(directory: Path, size: Size, seed: int = 0) -> None:
         size: of the model.
         seed: the same seed gives the same weights.
     """
+    import torch
     from transformers import MarianConfig, MarianMTModel
 
     torch.manual_seed(seed)
@@ -102,6 +106,8 @@ def write_random_model(directory: Path, size: Size, seed: int = 0) -> None:
 
 def _plant_counter(model: torch.nn.Module, size: Size) -> None:
     """Change embeddings and the last decoder layer of a MarianMTModel in place."""
+    import torch
+
     lengths = range(1, vocabulary.LONGEST + 1)
     length_ids = torch.tensor([vocabulary.length_id(n) for n in lengths])
     counting_ids = torch.tensor([vocabulary.counting_id(n) for n in lengths])
@@ -130,6 +136,8 @@ def _plant_counter(model: torch.nn.Module, size: Size) -> None:
 
 def _plant_copying(attention: torch.nn.Module, mark: Tensor, size: Size) -> None:
     """Let every head look where the mark is and hand over what stands there."""
+    import torch
+
     attend = torch.randn(size.d_model)
     attention.k_proj.weight += torch.outer(attend, mark)
     attention.q_proj.bias += _FOCUS * attend / (size.d_model // size.heads) ** 0.5

@@ -1,67 +1,102 @@
 """Writes the results into docs/benchmarks.md, between its markers, and draws its pictures.
 
-python -m benchmarks.report [--cache build/bench] [--page docs/benchmarks.md]
+python -m benchmarks.report [--cache build/bench] [--quick] [--page docs/benchmarks.md]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plots, tables
+from benchmarks import plots, results, tables
+from benchmarks.losses import losses
 from benchmarks.models import CACHE, NAMES
 from benchmarks.targets import targets_table
 
+PARTS = ("offline", "http", "shortlist", "fairness", "roofline")
+OFFLINE_PLOT, HTTP_PLOT = "benchmarks-offline.png", "benchmarks-http.png"
 
-def contents(offline: dict[str, Any], http: dict[str, Any], roofline: dict[str, Any]) -> dict[str, str]:
+
+def contents(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Write everything that goes between markers.
 
     Args:
-        offline: results of `benchmarks.offline`, or an empty dictionary.
-        http: results of `benchmarks.over_http`, or an empty dictionary.
-        roofline: results of `benchmarks.roofline`, or an empty dictionary.
+        found: results by the name of their part; parts that have not run are missing or empty.
 
     Returns:
         Markdown by the name of its markers; nothing for results that are not there.
     """
-    found: dict[str, str] = {}
-    if offline or http:
-        found["targets"] = targets_table(offline, http)
+    offline, http, shortlist, fairness, roofline = (found.get(part, {}) for part in PARTS)
+    written: dict[str, str] = {}
+    measured = {part: result for part, result in found.items() if result}
+    if measured:
+        written["machine"] = tables.machine_lines({p: result["machine"] for p, result in measured.items()})
+        written["targets"] = targets_table(found)
+        written["losses"] = losses(found)
     if offline:
         rows = offline["rows"]
         parts = [
-            f"**{name}**\n\n{tables.offline_table(rows, name)}"
+            f"**{name}**{_text(rows, name)}\n\n{tables.offline_table(rows, name)}"
             for name in NAMES
             if any(row["model"] == name for row in rows.values())
         ]
-        found["offline"] = "\n\n".join([tables.machine_lines(offline["machine"]), *parts])
-        found["latency"] = tables.latency_table(rows)
-        found["memory"] = tables.memory_table(offline["systems"])
+        written["offline"] = "\n\n".join([*parts, f"![tokens per second](images/{OFFLINE_PLOT})"])
+        written["latency"] = tables.latency_table(rows)
+        written["memory"] = tables.memory_table(offline["systems"])
     if http:
-        parts = [tables.machine_lines(http["machine"])]
-        for name, entry in http["models"].items():
-            batcher = entry["batcher"]
-            parts.append(
-                f"**{name}**, closed loop (the batcher's best: up to {batcher['max_batch']} texts, "
-                f"{batcher['wait_ms']:g} ms)\n\n{tables.http_table(entry, 'closed')}"
-            )
-            parts.append(f"**{name}**, open loop\n\n{tables.http_table(entry, 'open')}")
-        found["http"] = "\n\n".join(parts)
-        found["array"] = tables.array_table(http["models"])
+        written["http"] = _http(http["models"])
+        written["array"] = tables.array_table(http["models"])
+        written["servers"] = tables.server_memory_table(http["models"])
+    if shortlist:
+        written["shortlist"] = tables.shortlist_table(shortlist["rows"])
+    if fairness:
+        written["fairness"] = tables.fairness_table(fairness["models"])
     if roofline:
-        found["roofline"] = tables.roofline_table(roofline)
-    return found
+        written["roofline"] = f"{tables.products_line(roofline)}\n\n{tables.roofline_table(roofline)}"
+    return written
 
 
-def _read(file: Path) -> dict[str, Any]:
-    if not file.exists():
-        print(f"{file} is not there: what the page says of it stays")
-        return {}
-    read: dict[str, Any] = json.loads(file.read_text(encoding="ascii"))
-    return read
+def _text(rows: dict[str, Any], model: str) -> str:
+    """Say where the sentences come from."""
+    known = sorted({row["text"] for row in rows.values() if row["model"] == model and "text" in row})
+    return f" ({', '.join(known)})" if known else ""
+
+
+def _http(models: dict[str, Any]) -> str:
+    parts = []
+    for name, entry in models.items():
+        batcher = entry["batcher"]
+        parts.append(
+            f"**{name}**, closed loop (the batcher's settings: up to {batcher['max_batch']} texts, "
+            f"{batcher['wait_ms']:g} ms)\n\n{tables.http_table(entry, 'closed')}"
+        )
+        parts.append(f"**{name}**, open loop\n\n{tables.http_table(entry, 'open')}")
+    return "\n\n".join([*parts, f"![sentences per second and p95](images/{HTTP_PLOT})"])
+
+
+def write_page(page: Path, found: dict[str, dict[str, Any]]) -> None:
+    """Fill the markers of a page and draw the pictures beside it.
+
+    Args:
+        page: Markdown; written again.
+        found: as `contents` takes it.
+
+    Raises:
+        MarkerError: a marker is missing.
+    """
+    text = page.read_text(encoding="utf-8")
+    for name, content in contents(found).items():
+        text = tables.put_between(text, name, content)
+    page.write_text(text, encoding="utf-8")
+    images = page.parent / "images"
+    offline, http = found.get("offline"), found.get("http")
+    if offline:
+        models = [name for name in NAMES if any(row["model"] == name for row in offline["rows"].values())]
+        plots.draw_offline(offline["rows"], models, images / OFFLINE_PLOT)
+    if http:
+        plots.draw_http(http["models"], images / HTTP_PLOT)
 
 
 def main() -> None:
@@ -70,23 +105,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the results")
+    parser.add_argument("--quick", action="store_true", help="of the quick results")
     parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"), help="pictures go beside it")
     arguments = parser.parse_args()
-    results = arguments.cache / "results"
-    offline, http, roofline = (_read(results / f"{name}.json") for name in ("offline", "http", "roofline"))
-    page = arguments.page.read_text(encoding="utf-8")
+    folder = results.folder(arguments.cache, quick=arguments.quick)
+    found = {part: results.read(folder / f"{part}.json") for part in PARTS}
+    for part, result in found.items():
+        if not result:
+            print(f"{folder / part}.json is not there: what the page says of it stays")
     try:
-        for name, content in contents(offline, http, roofline).items():
-            page = tables.put_between(page, name, content)
+        write_page(arguments.page, found)
     except tables.MarkerError as error:
         sys.exit(f"{arguments.page}: {error}")
-    arguments.page.write_text(page, encoding="utf-8")
-    images = arguments.page.parent / "images"
-    if offline:
-        models = [name for name in NAMES if any(row["model"] == name for row in offline["rows"].values())]
-        plots.draw_offline(offline["rows"], models, images / "benchmarks-offline.png")
-    if http:
-        plots.draw_http(http["models"], images / "benchmarks-http.png")
     print(f"wrote {arguments.page}")
 
 

@@ -21,14 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
+from benchmarks import machine, results
 from benchmarks.models import CACHE, NAMES, RANDOM_SIZES, SHIPPED
+from benchmarks.progress import Progress
 from benchmarks.spread import spread
-from benchmarks.workload import FORCED_TOKENS
+from benchmarks.workload import COUNTS, FORCED_TOKENS
 
 _ROWS, _INNER, _COLUMNS = 512, 1024, 1024
 _READ_BYTES = 256 << 20
 _REPEATS = 7
+_MEASURED_ROWS = (1, 8, 32, _ROWS)
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,12 @@ def best_seconds(run: Callable[[], Any], repeats: int = _REPEATS) -> float:
     return min(seconds)
 
 
-def int8_products_per_s(rows: int = _ROWS) -> float:
+def int8_products_per_s(rows: int = _ROWS, repeats: int = _REPEATS) -> float:
     """Measure int8 multiplications a second of one core: u8 x s8 with scales, as in the bundle's graphs.
 
     Args:
         rows: of activations; as many as are decoded together, or many for the peak.
+        repeats: the best of which counts.
     """
     import onnx
     import onnxruntime
@@ -137,13 +140,23 @@ def int8_products_per_s(rows: int = _ROWS) -> float:
         for _ in range(loops):
             session.run(None, feeds)
 
-    return loops * rows * _INNER * _COLUMNS / best_seconds(run)
+    return loops * rows * _INNER * _COLUMNS / best_seconds(run, repeats)
 
 
-def bytes_per_s() -> float:
-    """Measure how fast one core reads memory that is in no cache."""
-    block = np.ones(_READ_BYTES // 8, np.int64)
-    return _READ_BYTES / best_seconds(block.sum)
+def bytes_per_s(block_bytes: int) -> float:
+    """Measure how fast one core reads a block again and again: from the cache that holds it, or from memory.
+
+    Args:
+        block_bytes: as many as a decoder step reads.
+    """
+    block = np.ones(block_bytes, np.uint8)
+    loops = max(1, _READ_BYTES // block_bytes)
+
+    def run() -> None:
+        for _ in range(loops):
+            block.max()
+
+    return loops * block_bytes / best_seconds(run)
 
 
 def bound(counted: Cost, rows: int, products_per_s: float, read_per_s: float) -> float:
@@ -169,40 +182,46 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the results")
+    parser.add_argument("--bundle", type=Path, default=SHIPPED, help="the default model")
+    parser.add_argument("--quick", action="store_true", help="compare with the quick results")
     arguments = parser.parse_args()
     cores = os.cpu_count() or 1
-    products = {str(rows): int8_products_per_s(rows) for rows in (1, 8, 32, _ROWS)}
-    read = bytes_per_s()
-    print(
-        "int8 multiplications/s of one core, by rows:", {k: f"{v / 1e9:.0f} G" for k, v in products.items()}
-    )
-    print(f"bytes read/s by one core: {read / 1e9:.1f} G")
+    progress = Progress(len(_MEASURED_ROWS) + len(NAMES))
+    products = {}
+    for rows in _MEASURED_ROWS:
+        products[str(rows)] = int8_products_per_s(rows, 2 if arguments.quick else _REPEATS)
+        progress.say(
+            f"{rows} rows: {products[str(rows)] / 1e9:.0f} G int8 multiplications/s a core", done=1.0
+        )
     result: dict[str, Any] = {
         "machine": machine.describe(),
         "products_per_s": products,
-        "bytes_per_s": read,
         "models": {},
     }
-    offline = arguments.cache / "results" / "offline.json"
-    measured = json.loads(offline.read_text(encoding="ascii"))["rows"] if offline.exists() else {}
+    folder = results.folder(arguments.cache, quick=arguments.quick)
+    measured = results.read(folder / "offline.json").get("rows", {})
     peak = max(products.values())
     for name in NAMES:
-        counted = cost_of(name)
-        result["models"][name] = {"cost": vars(counted), "rows": (rows := {})}
-        for sentences in (1, 64, 256):
+        counted = cost_of(name, arguments.bundle)
+        read = bytes_per_s(counted.decoder_bytes)
+        weights_mb = counted.decoder_bytes / 1e6
+        progress.say(
+            f"{name}: {weights_mb:.0f} MB of weights, read at {read / 1e9:.1f} GB/s a core", done=1.0
+        )
+        rows_of: dict[str, Any] = {}
+        result["models"][name] = {"cost": vars(counted), "bytes_per_s": read, "rows": rows_of}
+        for sentences in COUNTS:
             found = measured.get(f"{name}-greedy-{sentences}")
             if found is None:
                 continue
-            workers = 1 if found["alone"] else cores
+            # A sentence that is alone has all cores, too: each reads its part of the weights.
             together = 1 if found["alone"] else max(1, sentences // cores)
-            limit = workers * bound(counted, min(together, 128), peak, read)
+            limit = cores * bound(counted, min(together, 128), peak, read)
             tokens_per_s = found["tokens"]["dragoman"] / spread(found["seconds"]["dragoman"]).median
-            rows[str(sentences)] = {"bound": limit, "measured": tokens_per_s}
-            print(f"{name}, {sentences} sentences: {tokens_per_s:.0f} of at most {limit:.0f} tokens/s")
-    out = arguments.cache / "results" / "roofline.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="ascii")
-    print(f"wrote {out}")
+            rows_of[str(sentences)] = {"bound": limit, "measured": tokens_per_s}
+            progress.say(f"{name}, {sentences} sentences: {tokens_per_s:.0f} of at most {limit:.0f} tokens/s")
+    results.write(folder / "roofline.json", result)
+    progress.say(f"wrote {folder / 'roofline.json'}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,20 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     return spread([a / b for a, b in zip(ours, theirs, strict=True)])
 
 
+def ratios_where_answered(ours: Sequence[float | None], theirs: Sequence[float | None]) -> Spread | None:
+    """Compare as `ratios` does, in the rounds in which both have a value: None, 0 and NaN are none.
+
+    Args:
+        ours: one value a round.
+        theirs: of the same rounds.
+
+    Returns:
+        None if there is no such round.
+    """
+    found = [a / b for a, b in zip(ours, theirs, strict=True) if a and b and not math.isnan(a + b)]
+    return spread(found) if found else None
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """Give the smallest value that at least this share of the values does not exceed.
 

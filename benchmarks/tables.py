@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.spread import Spread, ratios, spread
+from benchmarks.spread import Spread, ratios, ratios_where_answered, spread
 
+_SHORT = "dragoman, shortlist"
 _SYSTEMS = ("dragoman", "dragoman, defaults", "CTranslate2", "transformers")
 
 
@@ -44,6 +45,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def shown(value: Spread, digits: int = 2) -> str:
     """Write a median with what it was between."""
     return f"{value.median:.{digits}f} ({value.least:.{digits}f}-{value.most:.{digits}f})"
+
+
+def shown_or_none(value: Spread | None) -> str:
+    """Write a ratio, or that there is nothing to compare."""
+    return shown(value) if value is not None else "none answered"
 
 
 def throughput(result: dict[str, Any], system: str) -> float | None:
@@ -125,6 +131,71 @@ def memory_table(systems: dict[str, Any]) -> str:
     return table(["model", "system", "load, s", "peak memory, MiB"], lines)
 
 
+def shortlist_table(rows: dict[str, Any]) -> str:
+    """Tokens/s with and without candidates of dragoman and CTranslate2, and what candidates gain."""
+    lines = []
+    for result in rows.values():
+        seconds, counted = result["seconds"], result["candidates"]
+        for ours, theirs, whole in (
+            (_SHORT, _SHORT, "dragoman"),
+            ("CTranslate2, vmap", _SHORT, "CTranslate2"),
+        ):
+            lines.append(
+                [
+                    result["row"] if ours == _SHORT else "",
+                    f"{counted['sentence']:,.0f}" if ours == _SHORT else "",
+                    ours,
+                    f"{counted[ours]:,.0f}",
+                    f"{throughput(result, whole):,.0f}",
+                    f"{throughput(result, ours):,.0f}",
+                    shown(ratios(seconds[whole], seconds[ours])),
+                    "" if ours == theirs else shown(ratios(seconds[ours], seconds[theirs])),
+                    "" if ours == _SHORT else result["ctranslate2"][ours],
+                ]
+            )
+    header = [
+        "row",
+        "candidates of a sentence",
+        "system",
+        "of a batch",
+        "without, tokens/s",
+        "with, tokens/s",
+        "with / without",
+    ]
+    return table([*header, "dragoman / this, both with", "CTranslate2's best settings"], lines)
+
+
+def fairness_table(models: dict[str, Any]) -> str:
+    """Latencies of short requests alone and beside documents, and what they cost the documents."""
+    lines = []
+    for name, found in models.items():
+        middle = {key: statistics.median(values) for key, values in found.items() if isinstance(values, list)}
+        lines.append(
+            [
+                name,
+                *(
+                    f"{middle[key]:.1f}"
+                    for key in ("quiet_p50_ms", "quiet_p95_ms", "busy_p50_ms", "busy_p95_ms")
+                ),
+                shown(ratios(found["busy_p95_ms"], found["quiet_p95_ms"])),
+                f"{middle['alone_s']:.2f}",
+                f"{middle['beside_s']:.2f}",
+            ]
+        )
+    header = ["model", "alone p50, ms", "alone p95, ms", "beside p50, ms", "beside p95, ms", "ratio of p95"]
+    return table([*header, "document alone, s", "document beside, s"], lines)
+
+
+def server_memory_table(models: dict[str, Any]) -> str:
+    """Resident memory of each server after all loads."""
+    lines = [
+        [model, server, f"{size / 2**20:.0f}"]
+        for model, found in models.items()
+        for server, size in found["memory_bytes"].items()
+    ]
+    return table(["model", "server", "resident memory, MiB"], lines)
+
+
 def http_table(found: dict[str, Any], kind: str) -> str:
     """Sentences/s and latencies of each server under one kind of load.
 
@@ -165,7 +236,7 @@ def array_table(models: dict[str, Any]) -> str:
             if load.startswith("array"):
                 ours = servers["dragoman"]
                 lines += [
-                    [model, name, shown(spread(entries)), shown(ratios(entries, ours))]
+                    [model, name, _seconds(entries), shown_or_none(ratios_where_answered(entries, ours))]
                     for name, entries in servers.items()
                 ]
     return table(["model", "server", "seconds", "this / dragoman"], lines)
@@ -194,14 +265,48 @@ def roofline_table(found: dict[str, Any]) -> str:
     return table([*header, "bound, tokens/s", "measured", "share"], lines)
 
 
-def machine_lines(found: dict[str, Any]) -> str:
-    """Say in a sentence or two what was measured on."""
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return (
-        f"{found['date']}, commit {found['commit']}: {found['processor']}, {found['cores']} cores "
-        f"({', '.join(found['instruction_sets'])}), {found['memory_gib']} GiB, Python {found['python']}, "
-        f"{versions}; load before: {found['load_before']}."
+def products_line(found: dict[str, Any]) -> str:
+    """Say what one core multiplies and reads."""
+    products = ", ".join(
+        f"{value / 1e9:.0f} G with {rows} row{'s' if rows != '1' else ''}"
+        for rows, value in found["products_per_s"].items()
     )
+    read = ", ".join(
+        f"{entry['cost']['decoder_bytes'] / 1e6:.0f} MB ({name}) at {entry['bytes_per_s'] / 1e9:.1f} GB/s"
+        for name, entry in found["models"].items()
+    )
+    return f"One core: int8 multiplications a second {products}. Weights that a decoder step reads: {read}."
+
+
+def machine_lines(found: dict[str, dict[str, Any]]) -> str:
+    """Say what each part was measured on; the machine once if all had the same.
+
+    Args:
+        found: `benchmarks.machine.describe` by part.
+    """
+    machines = {part: _machine(facts) for part, facts in found.items()}
+    when = {
+        part: f"{facts['date']}, commit {facts['commit']}, load before {facts['load_before']}"
+        for part, facts in found.items()
+    }
+    if len(set(machines.values())) == 1:
+        parts = "; ".join(f"{part} {text}" for part, text in when.items())
+        return f"{next(iter(machines.values()))}.\n\n{parts}."
+    return "\n".join(f"- {part}: {when[part]}: {machines[part]}." for part in found)
+
+
+def _machine(facts: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return (
+        f"{facts['processor']}, {facts['cores']} cores ({', '.join(facts['instruction_sets'])}), "
+        f"{facts['memory_gib']} GiB; Python {facts['python']}, {versions}"
+    )
+
+
+def _seconds(entries: Sequence[float]) -> str:
+    answered = [value for value in entries if not math.isnan(value)]
+    failed = len(entries) - len(answered)
+    return (shown(spread(answered)) if answered else "") + (f" {failed} failed" if failed else "")
 
 
 def _median(entries: Sequence[dict[str, Any]], key: str) -> float:
@@ -219,4 +324,4 @@ def _against(servers: dict[str, Any], name: str, names: Sequence[str], kind: str
     if name == names[0]:
         return [""]
     take: Callable[[str], list[float]] = lambda server: [e["per_s"] for e in servers[server]]  # noqa: E731
-    return [shown(ratios(take(names[0]), take(name)))]
+    return [shown_or_none(ratios_where_answered(take(names[0]), take(name)))]

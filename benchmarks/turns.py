@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,20 +49,22 @@ class Peer:
         """
         self.name = name
         # In a session of its own: Ctrl-C is for the parent, which ends its children in order.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=REPOSITORY,
-            env=os.environ | {"OMP_NUM_THREADS": str(os.cpu_count() or 1)} | variables,
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
         try:
+            with signals_held():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    cwd=REPOSITORY,
+                    env=os.environ | {"OMP_NUM_THREADS": str(os.cpu_count() or 1)} | variables,
+                    start_new_session=True,
+                )
+            self.pid = self._process.pid
             self.facts = self._answer()
         except BaseException:
-            self.close()
+            if hasattr(self, "_process"):
+                self.close()
             raise
 
     def ask(self, **question: Any) -> dict[str, Any]:
@@ -112,6 +115,30 @@ class Peer:
         return answer
 
 
+@contextlib.contextmanager
+def running(command: Sequence[str], patience_s: float, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Run a command in a session of its own; it is asked to end, then made to, when the block ends.
+
+    Args:
+        command: to run, in the repository.
+        patience_s: how long it may take to end.
+        **options: of `subprocess.Popen`.
+    """
+    process: subprocess.Popen[Any] | None = None
+    try:
+        with signals_held():
+            process = subprocess.Popen(command, cwd=REPOSITORY, start_new_session=True, **options)
+        yield process
+    finally:
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
 def wait_for_calm(peers: Sequence[Peer]) -> None:
     """Wait until none of these processes computes, a second at most: OpenMP threads spin after their work."""
     until_s = time.monotonic() + _CALM_TIMEOUT_S
@@ -122,6 +149,25 @@ def wait_for_calm(peers: Sequence[Peer]) -> None:
         if now == before:
             return
         before = now
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait while a process is started, so that none is lost before it has a name."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager

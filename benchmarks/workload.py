@@ -1,8 +1,9 @@
-"""What is translated: rows of the offline table, their sentences, and text of mixed lengths of our own."""
+"""What is translated: rows of the offline table, their sentences, and texts of mixed lengths."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +12,20 @@ from pathlib import Path
 from benchmarks import vocabulary
 from benchmarks.concurrency import sentences as single_sentences
 from benchmarks.models import NAMES, RANDOM_SIZES, Model
+from benchmarks.turns import REPOSITORY
 
 FORCED_TOKENS = 25
 """Source words and target tokens of every sentence of the models with random weights."""
 
-COUNTS = (1, 8, 32, 64, 256)
+COUNTS = (1, 8, 32, 64)
+"""Of the rows that are measured when none is named; `parse_row` takes any other number, as 256."""
+
 BEAMS = (1, 4)
-_ALONE = 12
-_JOINED = (1, 2, 1, 3, 1, 1, 2, 4)
+_ALONE, _ALONE_FORCED = 12, 6
+_OWN_SENTENCES = 144
+CORPUS = REPOSITORY / "data" / "tatoeba-en-de" / "test.en.gz"
+"""Sentences that the default model was not trained on; not in the repository."""
+
 _ROW = re.compile(r"(\w+)-(greedy|beam(\d+))-(\d+)")
 
 
@@ -42,6 +49,15 @@ class Row:
 
 
 EVERY_ROW = tuple(Row(name, beam, count) for name in NAMES for beam in BEAMS for count in COUNTS)
+QUICK_ROWS = (
+    Row("base", 1, 1),
+    Row("base", 1, 64),
+    Row("base", 4, 32),
+    Row("tiny", 1, 1),
+    Row("tiny", 1, 32),
+    Row("default", 1, 32),
+    Row("default", 4, 32),
+)
 
 
 def parse_row(name: str) -> Row:
@@ -62,26 +78,35 @@ def sentences_of(row: Row, model: Model, source: Path | None) -> tuple[list[list
     Args:
         row: the row.
         model: whose pieces they are.
-        source: text for the default model, one sentence a line, plain or gzip; None takes our own.
+        source: text for the default model, one sentence a line, plain or gzip; None as in `read_text`.
 
     Returns:
         Pieces of each sentence, and the target tokens they are forced to, or None.
     """
-    count = _ALONE if row.is_single else row.sentences
-    if row.model in RANDOM_SIZES:
+    forced = row.model in RANDOM_SIZES
+    count = row.sentences if not row.is_single else _ALONE_FORCED if forced else _ALONE
+    if forced:
         size = RANDOM_SIZES[row.model].vocabulary
         return vocabulary.random_sentences(size, [FORCED_TOKENS] * count, 2, ending=False), FORCED_TOKENS
     return tokenize(model, pick(read_text(source), count)), None
 
 
+def text_name(source: Path | None) -> str:
+    """Say where the default model's sentences come from."""
+    found = source or (CORPUS if CORPUS.exists() else None)
+    return found.name if found else "sentences of our own"
+
+
 def read_text(source: Path | None) -> list[str]:
-    """Read sentences, or make some.
+    """Read sentences: a file's, else those of the corpus that the default model is tested on, else our own.
 
     Raises:
         SystemExit: the file cannot be read or is empty.
     """
     if source is None:
-        return own_text(512)
+        if not CORPUS.exists():
+            return single_sentences(_OWN_SENTENCES)
+        source = CORPUS
     try:
         content = source.read_bytes()
         text = (gzip.decompress(content) if source.suffix == ".gz" else content).decode("utf-8")
@@ -93,16 +118,23 @@ def read_text(source: Path | None) -> list[str]:
     return read
 
 
-def own_text(count: int) -> list[str]:
-    """Write sentences of 3 to 70 words, short and long ones mixed, no two in a row alike."""
-    parts = single_sentences(sum(_JOINED) * (count // len(_JOINED) + 1))
-    written, used = [], 0
+def with_long_texts(lines: Sequence[str], count: int, every: int, words: int) -> list[str]:
+    """Take lines for the clients, and now and then a text of many of them.
+
+    Args:
+        lines: sentences.
+        count: texts wanted.
+        every: which of them is long.
+        words: of the long ones, at least.
+    """
+    endless = itertools.cycle(lines)
+    texts = []
     for i in range(count):
-        joined = _JOINED[i % len(_JOINED)]
-        chosen = parts[used : used + joined]
-        used += joined
-        written.append(", and ".join([part.rstrip(".") for part in chosen]) + ".")
-    return written
+        text = next(endless)
+        while i % every == every // 2 and text.count(" ") + 1 < words:
+            text = f"{text} {next(endless)}"
+        texts.append(text)
+    return texts
 
 
 def pick(lines: Sequence[str], count: int) -> list[str]:

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     max_batch_tokens: Positive = 1024
     max_queue_sentences: Positive = 2048
     max_queue_tokens: Positive = 65536
-    max_texts: Positive = 256
+    max_texts: Positive = 1000
     max_text_chars: Positive = 5000
     max_request_tokens: Positive = 16384
     max_body_bytes: Positive = 1 << 20

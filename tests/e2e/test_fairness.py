@@ -5,8 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
+from server.settings import Settings
 from tests.server_process import RunningServer, serving
 
 FIELDS = {"source": "en", "target": "de"}
@@ -43,9 +45,24 @@ def test_an_array_of_500_is_answered_in_order(
     server: RunningServer, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     texts = [f"the cat sees {n} birds." for n in range(500)]
-    with serving(tiny_bundle, tmp_path / "log", max_texts=500) as large:
+    with serving(tiny_bundle, tmp_path / "log") as large:
         together = httpx.post(f"{large.url}/translate", json=FIELDS | {"q": texts}, timeout=120).json()
     for place in (0, 77, 250, 499):
         alone = httpx.post(f"{server.url}/translate", json=FIELDS | {"q": texts[place]}, timeout=60).json()
         assert together["translatedText"][place] == alone["translatedText"]
     assert len(together["translatedText"]) == 500
+
+
+def test_as_many_texts_as_the_default_allows_and_one_more(tiny_bundle: Path, tmp_path: Path) -> None:
+    """1,000 texts again and again take no more memory than twice; the 1,001st text is one too many."""
+    most = Settings.model_fields["max_texts"].default
+    body = FIELDS | {"q": ["the cat sees a bird."] * most, "max_decoding_length": 8}
+    with serving(tiny_bundle, tmp_path / "log") as server, httpx.Client(base_url=server.url) as client:
+        resident = []
+        for _ in range(6):
+            answer = client.post("/translate", json=body, timeout=120)
+            assert len(answer.json()["translatedText"]) == most
+            resident.append(psutil.Process(server.process.pid).memory_info().rss)
+        refused = client.post("/translate", json=body | {"q": ["a"] * (most + 1)})
+    assert resident[-1] - resident[1] < 8 << 20
+    assert (refused.status_code, refused.json()["code"]) == (400, "too_many_texts")
