@@ -33,6 +33,10 @@ EXIT_USAGE = 2
 EXIT_BAD_BUNDLE = 3
 EXIT_INTERRUPTED = 130
 
+_SWITCH_INTERVAL_S = 0.0003
+"""After how long a thread that wants Python's lock gets it. A worker needs it between two steps, and the usual
+5 ms are several steps of a small model: 64 clients of the shipped one get a tenth more sentences a second."""
+
 _CLOSE_TIMEOUT_S = 2.0
 
 
@@ -50,6 +54,7 @@ def serve(flags: Mapping[str, Any]) -> int:
         return EXIT_USAGE
     configure_logging(settings.log_level)
     return_large_blocks()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     metrics = Metrics(CollectorRegistry(), settings.commit)
     try:
         model = load_model(settings, metrics)
