@@ -152,8 +152,7 @@ class Batch:
         except InferenceError as error:
             self._observer.error("run_failed" if count > 1 else "poison")
             if count == 1:
-                width = self._arena.beam_width
-                self._arena.logits[first * width : (first + 1) * width] = 0.0
+                self._arena.silence(first)
                 return {first: error}
             half = count // 2
             return self._run(first, half) | self._run(first + half, count - half)

@@ -70,8 +70,8 @@ class StepBuffers:
             `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
     """
 
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
 
 
 class EncoderSession(Protocol):
