@@ -311,6 +311,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
     workers: flags.Workers = None,
+    device: flags.Device = None,
     max_rows: flags.MaxRows = None,
     max_kv_cache_mib: flags.MaxKvCacheMib = None,
     beam_size: flags.DefaultBeamSize = None,
@@ -328,6 +329,7 @@ def serve(
         "host": host,
         "port": port,
         "workers": workers,
+        "device": device,
         "max_rows": max_rows,
         "max_kv_cache_mib": max_kv_cache_mib,
         "default_beam_size": beam_size,
@@ -366,6 +368,7 @@ def translate(
     ] = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
     workers: flags.Workers = None,
+    device: flags.Device = None,
     shortlist: flags.Shortlist = None,
     progress: flags.Progress = None,
 ) -> None:
@@ -389,7 +392,7 @@ def translate(
         sampling_temperature=sampling_temperature,
         seed=seed,
     )
-    settings = {"bundle": bundle, "workers": workers, "shortlist": shortlist}
+    settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
     raise typer.Exit(
         cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
     )

@@ -47,6 +47,12 @@ Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_d
 Workers = Annotated[
     int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="auto, cpu or cuda.", show_default="auto: a GPU if there is one and the bundle is fp16"
+    ),
+]
 MaxRows = Annotated[
     int | None, typer.Option(help="Sentences (beams) that a worker decodes at once.", show_default="32")
 ]

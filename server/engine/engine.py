@@ -169,7 +169,13 @@ class Engine:
         if beam_width not in self._batches:
             decoder = self._runtime.decoder(beam_width)
             self._batches[beam_width] = Batch(
-                decoder, self._spec, beam_width, self._limits, self._observer, self._shortlist
+                decoder,
+                self._spec,
+                beam_width,
+                self._limits,
+                self._observer,
+                self._shortlist,
+                self._runtime.device,
             )
         return self._batches[beam_width]
 

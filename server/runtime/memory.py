@@ -1,4 +1,4 @@
-"""Where the engine keeps what a model remembers: in numpy arrays, or in a device's memory that numpy cannot reach.
+"""Where a model's memory lies: in numpy arrays, or on a device that numpy cannot reach.
 
 What an arena knows of a sentence (lengths, positions, its place) is the same for both and stays with the
 arena; keys, values and scores lie behind these Protocols.
@@ -44,7 +44,7 @@ class Caches(Protocol):
         """Make the self-attention caches hold `capacity` positions; the first `used` rows keep theirs."""
 
     def grow_source(self, capacity: int, used: int) -> None:
-        """Make the cross-attention caches hold `capacity` positions; the first `used` sentences keep theirs."""
+        """Make the cross-attention caches hold `capacity` positions; `used` sentences keep theirs."""
 
     def admit(self, first: int, encoded: Sequence[Tensor], lengths: NDArray[np.int32]) -> None:
         """Store what an encoder returned.
