@@ -305,9 +305,7 @@ def shortlist(
 
 @app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))
 def serve(
-    bundle: Annotated[
-        Path | None, typer.Argument(help="Bundle to serve.", show_default="bundles/en-de")
-    ] = None,
+    bundle: flags.ServedBundle = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
     workers: flags.Workers = None,
@@ -393,9 +391,8 @@ def translate(
         seed=seed,
     )
     settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
-    raise typer.Exit(
-        cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
-    )
+    code = cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
+    raise typer.Exit(code)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Options of `dragoman serve` and `dragoman translate`; imports nothing heavy, for every `--help`."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -44,6 +45,7 @@ SamplingTemperature = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_default="a new one")]
 
+ServedBundle = Annotated[Path | None, typer.Argument(help="Bundle to serve.", show_default="bundles/en-de")]
 Workers = Annotated[
     int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
 ]
