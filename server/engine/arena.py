@@ -203,7 +203,7 @@ class Arena:
         self._caches.clear(self.logits[place * width : (place + 1) * width])
 
     def retire(self, place: int) -> None:
-        """Drop the sentence at `place`; the last one, if it is another, moves there."""
+        """Drop the sentence at `place`; the last one, if another, moves there. End a series with `settle`."""
         last = self.count - 1
         if place != last:
             width = self.beam_width
@@ -218,6 +218,10 @@ class Arena:
         self.count = last
         if last == 0 and max(self.target_capacity, self.source_capacity) > KEPT_CAPACITY:
             self._allocate_smallest()
+
+    def settle(self) -> None:
+        """Let the caches do what they have put off, after the last of some sentences was dropped."""
+        self._caches.settle()
 
     def _allocate_smallest(self) -> None:
         """Replace all caches by empty ones of the first capacity."""

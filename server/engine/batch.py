@@ -146,6 +146,7 @@ class Batch:
         for place in range(len(self.sequences) - 1, -1, -1):
             if self.sequences[place] in gone:
                 self._free(place)
+        self._arena.settle()
 
     def _run(self, first: int, count: int) -> dict[int, InferenceError]:
         """Run the decoder for some sentences; when that fails, run each half alone.
@@ -172,6 +173,7 @@ class Batch:
         finished = [Finished(self.sequences[place], found) for place, found in leaving.items()]
         for place in sorted(leaving, reverse=True):
             self._free(place)
+        self._arena.settle()
         return finished
 
     def _free(self, place: int) -> None:

@@ -84,6 +84,9 @@ class HostCaches:
         for array in self._last:
             array[place] = array[last]
 
+    def settle(self) -> None:
+        """Do nothing: `move` puts nothing off."""
+
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Array]]:
         """Give the decoder's inputs by name; see `memory.Caches`."""
         for kind, arrays, part in (

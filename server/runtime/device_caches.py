@@ -58,11 +58,15 @@ class DeviceCaches:
         self._self: list[DeviceTensor] = []
         self._cross: list[DeviceTensor] = []
         self.target_capacity = self.source_capacity = self.nbytes = 0
+        # Sentences that change places: where to, where from (as of the last `settle`), and how much of them.
+        self._origins: dict[int, int] = {}
+        self._filled = self._source = 0
         self._mover = Mover(device, self._head_size * self._dtype.itemsize)
 
     def allocate(self, target_capacity: int, source_capacity: int) -> None:
         """Replace all caches by empty ones; see `memory.Caches`."""
         self._forget()
+        self._origins = {}
         self._self, self._cross = [], []
         self._self = self._empty("self", target_capacity)
         self._cross = self._empty("cross", source_capacity)
@@ -98,12 +102,25 @@ class DeviceCaches:
         self._reordering((self._firsts(parents, capacity), self._firsts(rows, capacity), filled))
 
     def move(self, place: int, last: int, filled: int, source: int) -> None:
-        """Copy a sentence to another place; see `memory.Caches`."""
-        beams, at = np.arange(self._beam_width), np.array([last, place])
-        own = [self._firsts(sentence * self._beam_width + beams, self.target_capacity) for sentence in at]
-        cross = [self._firsts(at[n : n + 1], self.source_capacity) for n in (0, 1)]
-        ends = [self._firsts(at[n : n + 1], 1) for n in (0, 1)]
-        self._moving((own[0], own[1], filled), (cross[0], cross[1], source), (ends[0], ends[1], 1))
+        """Note that a sentence goes to another place; see `memory.Caches`."""
+        self._origins[place] = self._origins.pop(last, last)
+        self._filled, self._source = max(self._filled, filled), max(self._source, source)
+
+    def settle(self) -> None:
+        """Move all sentences that change places, in one run; see `memory.Caches`."""
+        if not self._origins:
+            return
+        read, written = (np.array([*places]) for places in (self._origins.values(), self._origins))
+        self._moving(
+            (self._of_rows(read), self._of_rows(written), self._filled),
+            (
+                self._firsts(read, self.source_capacity),
+                self._firsts(written, self.source_capacity),
+                self._source,
+            ),
+            (self._firsts(read, 1), self._firsts(written, 1), 1),
+        )
+        self._origins, self._filled, self._source = {}, 0, 0
 
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, DeviceTensor]]:
         """Give the decoder's inputs by name; see `memory.Caches`."""
@@ -159,6 +176,11 @@ class DeviceCaches:
         """Note the capacities and sum up the bytes, after each change of them."""
         self.target_capacity, self.source_capacity = self._self[0].shape[2], self._cross[0].shape[2]
         self.nbytes = sum(tensor.nbytes for kind in (self._self, self._cross, self._last) for tensor in kind)
+
+    def _of_rows(self, sentences: Places) -> Indices:
+        """Give the first position of every head of all rows of sentences [M]: int64 [M*K*H, 1]."""
+        rows = sentences[:, None] * self._beam_width + np.arange(self._beam_width)
+        return self._firsts(rows.reshape(-1), self.target_capacity)
 
     def _firsts(self, rows: Places, capacity: int) -> Indices:
         """Give the first position of every head of rows [M] in a table of positions: int64 [M*H, 1]."""

@@ -59,7 +59,13 @@ class Caches(Protocol):
         """Copy the first `filled` positions of rows `parents` [M], as they were before, to `rows` [M]."""
 
     def move(self, place: int, last: int, filled: int, source: int) -> None:
-        """Copy the sentence at `last` to `place`: `filled` target and `source` source positions."""
+        """Copy the sentence at `last` to `place`: `filled` target and `source` source positions.
+
+        It may be done later, with others: nothing else may be asked for before `settle`.
+        """
+
+    def settle(self) -> None:
+        """Do what `move` has put off."""
 
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Tensor]]:
         """Give the decoder's inputs of some sentences and their rows by name."""

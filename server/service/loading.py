@@ -94,22 +94,22 @@ def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
     Raises:
         SettingError: CUDA was asked for and cannot be used, or not with this bundle.
     """
-    if settings.device == "cpu" or (settings.device == "auto" and not has_cuda()):
+    fits = manifest.precision == "fp16"
+    if settings.device == "cpu" or (settings.device == "auto" and not (fits and has_cuda())):
         return None
-    if manifest.precision == "fp16":
-        try:
-            return cuda()
-        except SettingError as error:
-            if settings.device == "cuda":
-                raise
-            _log.warning("%s; going on with the processor", error)
-            return None
-    if settings.device == "cuda":
+    try:
+        device = cuda()
+    except SettingError as error:
+        if settings.device == "cuda":
+            raise
+        _log.warning("%s; going on with the processor", error)
+        return None
+    if not fits:
         raise SettingError(
             f"setting device: CUDA takes bundles of precision fp16, and this one is {manifest.precision}; "
             "export it with --precision fp16, or use --device cpu"
         )
-    return None
+    return device
 
 
 def _read_shortlist(settings: Settings, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:

@@ -84,10 +84,13 @@ class Pair:
             self.host.reorder(rows, parents)
             self.other.reorder(rows, parents)
 
-    def retire(self, place: int) -> None:
-        if self.host.count:
-            self.host.retire(place % self.host.count)
-            self.other.retire(place % self.other.count)
+    def retire(self, places: list[int]) -> None:
+        for place in places:
+            if self.host.count:
+                for arena in (self.host, self.other):
+                    arena.retire(place % arena.count)
+        self.host.settle()
+        self.other.settle()
 
     def check(self) -> None:
         assert self.host.count == self.other.count
@@ -123,7 +126,7 @@ actions = st.lists(
         st.tuples(st.just("admit"), st.lists(st.integers(1, 90), min_size=1, max_size=3)),
         st.tuples(st.just("step"), st.integers(1, 45)),
         st.tuples(st.just("reorder"), st.integers(0, 1000)),
-        st.tuples(st.just("retire"), st.integers(0, 10)),
+        st.tuples(st.just("retire"), st.lists(st.integers(0, 10), min_size=1, max_size=4)),
     ),
     max_size=14,
 )

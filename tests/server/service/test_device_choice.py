@@ -10,6 +10,7 @@ from server.service import loading
 from server.service.loading import choose_device
 from server.settings import Settings
 from tests.server import random_bundle
+from tests.server.runtime.devices import CPU_AS_DEVICE
 
 
 def test_the_processor_is_taken_where_it_is_asked_for_or_there_is_no_other(
@@ -43,7 +44,10 @@ def test_without_a_driver_cuda_is_refused_and_auto_goes_on(
 def test_cuda_takes_fp16_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
     manifest = random_bundle.write(tmp_path).model_copy(update={"precision": precision})
     monkeypatch.setattr(loading, "has_cuda", lambda: True)
+    monkeypatch.setattr(loading, "cuda", lambda: CPU_AS_DEVICE)
     assert choose_device(Settings(device="auto"), manifest) is None
+    fitting = manifest.model_copy(update={"precision": "fp16"})
+    assert choose_device(Settings(device="auto"), fitting) is CPU_AS_DEVICE
     with pytest.raises(SettingError, match=f"this one is {precision}; export it with --precision fp16"):
         choose_device(Settings(device="cuda"), manifest)
 
