@@ -6,8 +6,9 @@ part of one costs nothing, and a graph whose output is bound to the address of a
 
 The CPU can be such a device, too: then all of this runs in tests, on the same code.
 
-Two things that bite on CUDA: a host array is copied to the device when it is *bound*, not when the graph
-runs, so host inputs are bound anew for every run; and memory from the allocator holds anything.
+Things that bite on CUDA: a host array is copied to the device when it is *bound*, not when the graph runs, so
+host inputs are bound anew for every run; the copy is only queued, so inputs are waited for before a run, as
+outputs are after it; and memory from the allocator holds anything.
 """
 
 import functools
@@ -120,7 +121,9 @@ class DeviceRun:
 
     def run(self) -> None:
         """Run on what is bound, to the end: results are there when it returns."""
+        self._binding.synchronize_inputs()
         self._session.run_with_iobinding(self._binding, self._run_options)
+        self._binding.synchronize_outputs()
 
 
 class OnnxDevice:

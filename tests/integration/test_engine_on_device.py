@@ -115,6 +115,7 @@ def test_the_same_translations_when_neighbours_have_other_options(both: Both, se
     both.compare(draw.choices(list(EACH_WAY.values()), k=20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny_bundle", "tiny_bundle_fp16"])
 def test_a_trained_model_translates_alike(name: str, request: pytest.FixtureRequest) -> None:
     directory = request.getfixturevalue(name)
@@ -126,6 +127,7 @@ def test_a_trained_model_translates_alike(name: str, request: pytest.FixtureRequ
     both.close()
 
 
+@pytest.mark.slow
 @needs_cuda
 def test_a_trained_model_translates_alike_on_cuda(tiny_bundle_fp16: Path) -> None:
     both = Both(tiny_bundle_fp16, verify_bundle(tiny_bundle_fp16), device_named("cuda"))
