@@ -1,6 +1,7 @@
 """The device's side of an arena and of a search, against numpy's."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,17 @@ def test_an_arena_on_a_device_holds_what_one_in_numpy_holds(
         else:
             pair.retire(what)
         pair.check()
+
+
+@pytest.mark.parametrize("device", EACH_DEVICE)
+def test_any_sentences_may_leave_in_one_step(device: str) -> None:
+    for size in range(1, 6):
+        for leaving in itertools.combinations(range(4, -1, -1), size):
+            pair = Pair(device_named(device), dataclasses.replace(spec(), head_size=4), 2, 5, seed=size)
+            pair.admit([3, 9, 1, 7, 5])
+            pair.step()
+            pair.retire(list(leaving))
+            pair.check()
 
 
 def reduced_slowly(logits: np.ndarray, best: int, never: list[int]) -> list[np.ndarray]:
