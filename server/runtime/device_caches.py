@@ -53,6 +53,8 @@ class DeviceCaches:
         self._sentences = max_sentences
         layers = spec.decoder_layers
         self._names = {kind: cache_names(layers, kind) for kind in ("self", "cross", "cross_last")}
+        if not spec.appends_cross:
+            self._names["cross_last"] = []
         last = (max_sentences, 1, self._heads * self._head_size)
         self._last = [device.zeros(last, self._dtype) for _ in self._names["cross_last"]]
         self._self: list[DeviceTensor] = []
@@ -88,13 +90,12 @@ class DeviceCaches:
         longest = encoded[0].shape[2]
         from_firsts = self._firsts(given, longest)
         ends = np.repeat(lengths.astype(np.int64) - 1, self._heads)[:, None]
-        move = self._mover.move(
-            [list(zip(encoded, self._cross, strict=True)), list(zip(encoded, self._last, strict=True))]
-        )
-        move(
-            (from_firsts, self._firsts(added, self.source_capacity), int(lengths.max())),
-            (from_firsts + ends, self._firsts(added, 1), 1),
-        )
+        kinds = [list(zip(encoded, self._cross, strict=True))]
+        moves = [(from_firsts, self._firsts(added, self.source_capacity), int(lengths.max()))]
+        if self._last:
+            kinds.append(list(zip(encoded, self._last, strict=True)))
+            moves.append((from_firsts + ends, self._firsts(added, 1), 1))
+        self._mover.move(kinds)(*moves)
 
     def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
         """Copy the filled positions of rows; see `memory.Caches`."""
@@ -111,15 +112,14 @@ class DeviceCaches:
         if not self._origins:
             return
         read, written = (np.array([*places]) for places in (self._origins.values(), self._origins))
-        self._moving(
+        source = self.source_capacity
+        moves = [
             (self._of_rows(read), self._of_rows(written), self._filled),
-            (
-                self._firsts(read, self.source_capacity),
-                self._firsts(written, self.source_capacity),
-                self._source,
-            ),
-            (self._firsts(read, 1), self._firsts(written, 1), 1),
-        )
+            (self._firsts(read, source), self._firsts(written, source), self._source),
+        ]
+        if self._last:
+            moves.append((self._firsts(read, 1), self._firsts(written, 1), 1))
+        self._moving(*moves)
         self._origins, self._filled, self._source = {}, 0, 0
 
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, DeviceTensor]]:
@@ -148,9 +148,8 @@ class DeviceCaches:
     @functools.cached_property
     def _moving(self) -> "Move":
         """Moves of a sentence with all it has, likewise."""
-        return self._mover.move(
-            [[(tensor, tensor) for tensor in tensors] for tensors in (self._self, self._cross, self._last)]
-        )
+        kinds = (self._self, self._cross, self._last)
+        return self._mover.move([[(tensor, tensor) for tensor in tensors] for tensors in kinds if tensors])
 
     def _forget(self) -> None:
         """Drop the bindings of caches that are about to be replaced, and their memory with them."""

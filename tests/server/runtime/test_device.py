@@ -136,13 +136,20 @@ actions = st.lists(
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("device", EACH_DEVICE)
 @settings(max_examples=40, deadline=None)
-@given(width=st.sampled_from([1, 2, 4]), head_size=st.sampled_from([1, 3, 4, 8]), todo=actions)
+@given(
+    width=st.sampled_from([1, 2, 4]),
+    head_size=st.sampled_from([1, 3, 4, 8]),
+    appends=st.booleans(),
+    todo=actions,
+)
 def test_an_arena_on_a_device_holds_what_one_in_numpy_holds(
-    device: str, dtype: type, width: int, head_size: int, todo: list[tuple[str, Any]]
+    device: str, dtype: type, width: int, head_size: int, appends: bool, todo: list[tuple[str, Any]]
 ) -> None:
     if head_size == 1 and dtype == np.float16:
         head_size = 2
-    model = dataclasses.replace(spec(max_target_tokens=200), cache_dtype=np.dtype(dtype), head_size=head_size)
+    model = dataclasses.replace(
+        spec(max_target_tokens=200), cache_dtype=np.dtype(dtype), head_size=head_size, appends_cross=appends
+    )
     pair = Pair(device_named(device), model, width, 6, seed=1)
     for action, what in todo:
         if action == "admit":
