@@ -142,8 +142,9 @@ class OnnxDevice:
         self.run_options = ort.RunOptions()
         self.run_options.add_run_config_entry("gpu_graph_id", "-1")
 
+    @functools.cache  # noqa: B019 - there is one device, for the life of the process
     def session(self, model: bytes) -> ort.InferenceSession:
-        """Load a small graph."""
+        """Load a small graph, once: on CUDA every session has handles and workspaces of its own."""
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
@@ -178,7 +179,6 @@ class OnnxDevice:
         except Exception as error:
             raise MemoryError(f"{self.name}: a tensor cannot be cleared") from error
 
-    @functools.cache  # noqa: B019 - there is one device, for the life of the process
     def _zeros_session(self, dtype: np.dtype[Any]) -> ort.InferenceSession:
         graph = GraphWriter()
         graph.input("shape", _INT64, [1])
