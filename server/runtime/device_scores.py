@@ -42,6 +42,8 @@ class DeviceReducer:
         best = min(best, spec.vocabulary_size)
         graph = reducing_graph(spec.vocabulary_size, best, spec.suppressed_ids)
         self._reduce = DeviceRun(device.session(graph), device.run_options)
+        # The tensor that the runs are bound to: the same one, until the batch has another size.
+        self._bound: dict[DeviceRun, tuple[int, int]] = {}
         self._results: dict[str, NDArray[Any]] = {
             "values": np.empty((rows, best), np.float32),
             "columns": np.empty((rows, best), np.int64),
@@ -58,13 +60,9 @@ class DeviceReducer:
         rows = logits.shape[0]
         self._run(self._reduce, logits, {name: array[:rows] for name, array in self._results.items()})
         values, columns, normalisers, all_normalisers = (array[:rows] for array in self._results.values())
+        by_row = np.arange(rows)[:, None]
         order = np.argsort(columns, axis=1)
-        return Reduced(
-            np.take_along_axis(columns, order, axis=1),
-            np.take_along_axis(values, order, axis=1),
-            normalisers.copy(),
-            all_normalisers.copy(),
-        )
+        return Reduced(columns[by_row, order], values[by_row, order], normalisers, all_normalisers)
 
     def whole(self, logits: DeviceTensor) -> Floats:
         """Copy the scores to the host; see `memory.Reducer`.
@@ -88,8 +86,11 @@ class DeviceReducer:
         return run, np.empty((self._rows, self._vocabulary), np.float32)
 
     def _run(self, run: DeviceRun, logits: DeviceTensor, outputs: dict[str, NDArray[Any]]) -> None:
-        run.bind_inputs({"logits": logits})
-        run.bind_outputs(outputs)
+        where = (logits.address, logits.shape[0])
+        if self._bound.get(run) != where:
+            run.bind_inputs({"logits": logits})
+            run.bind_outputs(outputs)
+            self._bound[run] = where
         try:
             run.run()
         except Exception as error:  # on a device that works, there is only one reason

@@ -79,7 +79,7 @@ class Caches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The best columns of some rows, reduced where the scores lie.
+    """The best columns of some rows, reduced where the scores lie; valid until the next reduction.
 
     Attributes:
         columns: int64 [R, k], ascending.
