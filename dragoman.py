@@ -305,12 +305,11 @@ def shortlist(
 
 @app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))
 def serve(
-    bundle: Annotated[
-        Path | None, typer.Argument(help="Bundle to serve.", show_default="bundles/en-de")
-    ] = None,
+    bundle: flags.ServedBundle = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
     workers: flags.Workers = None,
+    device: flags.Device = None,
     max_rows: flags.MaxRows = None,
     max_kv_cache_mib: flags.MaxKvCacheMib = None,
     beam_size: flags.DefaultBeamSize = None,
@@ -328,6 +327,7 @@ def serve(
         "host": host,
         "port": port,
         "workers": workers,
+        "device": device,
         "max_rows": max_rows,
         "max_kv_cache_mib": max_kv_cache_mib,
         "default_beam_size": beam_size,
@@ -366,6 +366,7 @@ def translate(
     ] = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
     workers: flags.Workers = None,
+    device: flags.Device = None,
     shortlist: flags.Shortlist = None,
     progress: flags.Progress = None,
 ) -> None:
@@ -389,10 +390,9 @@ def translate(
         sampling_temperature=sampling_temperature,
         seed=seed,
     )
-    settings = {"bundle": bundle, "workers": workers, "shortlist": shortlist}
-    raise typer.Exit(
-        cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
-    )
+    settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
+    code = cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
+    raise typer.Exit(code)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ class Engine(ABC):
 class Dragoman(Engine):
     """The bundle through the worker pool, loaded as the server loads it.
 
-    Settings: those of `server.settings.Settings`, as ``max_rows`` and ``workers``.
+    Settings: those of `server.settings.Settings`, as ``max_rows`` and ``workers``. Of a call:
+    ``min_decoding_length``, if it is not the forced length.
     """
 
     def import_library(self) -> None:
@@ -115,7 +116,7 @@ class Dragoman(Engine):
         self._calls += 1
         options = DecodingOptions(
             beam_size=work.beam,
-            min_decoding_length=work.length or 0,
+            min_decoding_length=call.get("min_decoding_length", work.length or 0),
             max_decoding_length=work.length or self._longest,
         )
         futures: list[Future[SequenceResult]] = self._engine.submit(f"{self._calls}", work.sources, options)
@@ -130,7 +131,8 @@ class Dragoman(Engine):
 class CTranslate2(Engine):
     """CTranslate2's own Translator; a model that has a vocabulary map is decoded with it.
 
-    Settings: ``inter_threads``, ``intra_threads``, ``compute_type``. Of a call: ``max_batch_size``.
+    Settings: ``device``, ``inter_threads``, ``intra_threads``, ``compute_type``. Of a call:
+    ``max_batch_size``, ``min_decoding_length``.
     """
 
     def import_library(self) -> None:
@@ -143,7 +145,9 @@ class CTranslate2(Engine):
 
         self._longest = longest_target(self.model.huggingface)
         self._use_vmap = (self.model.ctranslate2 / "vmap.txt").exists()
-        self._translator = ctranslate2.Translator(str(self.model.ctranslate2), device="cpu", **settings)
+        self._translator = ctranslate2.Translator(
+            str(self.model.ctranslate2), **({"device": "cpu"} | settings)
+        )
 
     def source(self, sentence: list[str]) -> list[str]:
         """Add the end token; CTranslate2 takes pieces."""
@@ -156,13 +160,16 @@ class CTranslate2(Engine):
             "max_decoding_length": work.length or self._longest,
         }
         results = self._translator.translate_batch(
-            work.sources, beam_size=work.beam, use_vmap=self._use_vmap, **length, **call
+            work.sources, beam_size=work.beam, use_vmap=self._use_vmap, **(length | call)
         )
         return [result.hypotheses[0] for result in results]
 
 
 class Transformers(Engine):
-    """``generate`` of transformers in fp32, its only precision on a CPU; one padded batch. No settings."""
+    """``generate`` of transformers, one padded batch: fp32 on a CPU, where it has nothing else, or fp16.
+
+    Settings: ``device``; cuda takes fp16.
+    """
 
     def import_library(self) -> None:
         """Import transformers and torch."""
@@ -175,9 +182,13 @@ class Transformers(Engine):
 
     def load(self, settings: dict[str, Any]) -> None:
         """Load the weights."""
+        import torch
         from transformers import AutoModelForSeq2SeqLM
 
-        self._model = AutoModelForSeq2SeqLM.from_pretrained(self.model.huggingface).eval()
+        self._device = settings.get("device", "cpu")
+        dtype = torch.float32 if self._device == "cpu" else torch.float16
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(self.model.huggingface, dtype=dtype)
+        self._model = loaded.to(self._device).eval()
         self._model.generation_config.max_length = None
 
     def source(self, sentence: list[str]) -> list[int]:
@@ -194,8 +205,8 @@ class Transformers(Engine):
         mask = [[1] * len(source) + [0] * (longest - len(source)) for source in work.sources]
         with torch.inference_mode():
             output = self._model.generate(
-                input_ids=torch.tensor(padded),
-                attention_mask=torch.tensor(mask),
+                input_ids=torch.tensor(padded, device=self._device),
+                attention_mask=torch.tensor(mask, device=self._device),
                 num_beams=work.beam,
                 do_sample=False,
                 max_new_tokens=work.length or 3 * longest + 32,

@@ -13,8 +13,9 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from benchmarks import vocabulary
 from benchmarks.progress import Progress
@@ -109,6 +110,25 @@ def prepare(
     return model
 
 
+def in_fp16(model: Model, report: Callable[[str], None]) -> Model:
+    """Make a bundle of precision fp16, for a GPU, of a prepared model with random weights.
+
+    Returns:
+        The same model with that bundle.
+    """
+    size, out = RANDOM_SIZES[model.name], model.bundle.with_name("bundle-fp16")
+    sources = _hash_files([Path(__file__).parents[1] / folder for folder in _SOURCES])
+    once(
+        out,
+        repr(size) + sources,
+        lambda aside: _export(
+            model.huggingface, aside, size, lambda line: report(f"{model.name}: {line}"), "fp16"
+        ),
+        lambda: report(f"{model.name}: exporting for dragoman in fp16"),
+    )
+    return replace(model, bundle=out)
+
+
 def once(out: Path, origin: str, write: Callable[[Path], None], announce: Callable[[], None]) -> None:
     """Fill a folder aside and rename it, unless it is there and made of the same."""
     stamp = out.with_name(f"{out.name}.made-of")
@@ -175,7 +195,13 @@ def calibration_file(bundle: Path, vocabulary_size: int) -> Path:
     return text
 
 
-def _export(huggingface: Path, out: Path, size: Size, report: Callable[[str], None]) -> None:
+def _export(
+    huggingface: Path,
+    out: Path,
+    size: Size,
+    report: Callable[[str], None],
+    precision: Literal["fp16", "int8"] = "int8",
+) -> None:
     """Run the real importer and exporter with all their gates; the counter makes even random weights pass."""
     from export.from_huggingface import ImportNames
     from export.importing import import_model
@@ -183,7 +209,12 @@ def _export(huggingface: Path, out: Path, size: Size, report: Callable[[str], No
 
     text = calibration_file(out, size.vocabulary)
     options = ExportOptions(
-        precision="int8", dev_source=text, weight_bits=7, beam_widths=BEAM_WIDTHS, threads=2, force=True
+        precision=precision,
+        dev_source=text,
+        weight_bits=7 if precision == "int8" else None,
+        beam_widths=BEAM_WIDTHS,
+        threads=2,
+        force=True,
     )
     import_model(str(huggingface), out, "bundle", ImportNames(), options, report)
 

@@ -1,5 +1,6 @@
 """Options of `dragoman serve` and `dragoman translate`; imports nothing heavy, for every `--help`."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -44,8 +45,15 @@ SamplingTemperature = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_default="a new one")]
 
+ServedBundle = Annotated[Path | None, typer.Argument(help="Bundle to serve.", show_default="bundles/en-de")]
 Workers = Annotated[
     int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="auto, cpu or cuda.", show_default="auto: a GPU if there is one and the bundle is fp16"
+    ),
 ]
 MaxRows = Annotated[
     int | None, typer.Option(help="Sentences (beams) that a worker decodes at once.", show_default="32")

@@ -46,6 +46,8 @@ class Settings(BaseSettings):
         host: address to listen on.
         port: TCP port to listen on; 0 takes a free one and logs it.
         workers: engine threads, each with its own batch; 0 is one for each usable core.
+        device: where the model runs: `cpu`, `cuda`, or `auto`, which is CUDA if there is a GPU that can be
+            used and the bundle is fp16. On CUDA there is one worker.
         max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
             give more throughput under load and longer steps.
         shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
@@ -80,6 +82,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     max_rows: Positive = 32
     shortlist: bool = True
     max_kv_cache_mib: Positive = 2048

@@ -45,3 +45,11 @@ def tiny_bundle_int8(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: 
     from tests import factories
 
     return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="int8")
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle_fp16(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """The tiny model as an fp16 bundle. Read only: copy it before changing anything."""
+    from tests import factories
+
+    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="fp16")

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from server.runtime.session import Array, ModelSpec, StepBuffers, cache_names
+from server.runtime.memory import Caches, Tensor
+from server.runtime.session import ModelSpec, StepBuffers
 
 from .bound_columns import BoundColumns
+from .caches import HostCaches
 
 FIRST_CAPACITY = 32
 """Positions of a new arena, enough for most single sentences."""
@@ -35,6 +37,8 @@ def next_capacity(needed: int, limit: int) -> int:
 class Arena:
     """Caches, lengths and step inputs of up to `max_sentences` sentences. Owned by the worker thread.
 
+    Lengths and step inputs are numpy arrays; keys, values and scores lie where `Caches` puts them.
+
     Attributes:
         beam_width: rows K per sentence.
         max_sentences: places for sentences.
@@ -42,11 +46,15 @@ class Arena:
         source_lengths: int32 [max_sentences], source tokens of each sentence.
         target_lengths: int32 [max_sentences], decoder steps done for each sentence.
         input_ids: int64 [max_sentences*K, 1], the next input of every row; written by the search.
-        cache_bytes: bytes of all keys and values, filled or not.
     """
 
     def __init__(
-        self, spec: ModelSpec, beam_width: int, max_sentences: int, bound: BoundColumns | None = None
+        self,
+        spec: ModelSpec,
+        beam_width: int,
+        max_sentences: int,
+        bound: BoundColumns | None = None,
+        caches: Caches | None = None,
     ) -> None:
         """Allocate the smallest capacity.
 
@@ -55,6 +63,7 @@ class Arena:
             beam_width: rows per sentence.
             max_sentences: most sentences at a time.
             bound: columns of the projection that the decoder takes as inputs; None if it has all inside.
+            caches: for as many sentences of this width; numpy arrays if None.
         """
         rows = max_sentences * beam_width
         self._spec = spec
@@ -66,17 +75,13 @@ class Arena:
         self.input_ids = np.zeros((rows, 1), np.int64)
         self._bound = bound
         self._bound_generation = 0
-        self._logits = np.zeros((rows if bound is None else 0, spec.vocabulary_size), np.float32)
+        self._caches: Caches = caches or HostCaches(spec, beam_width, max_sentences)
+        self._logits = self._caches.zeros((rows if bound is None else 0, spec.vocabulary_size))
         self._positions = np.zeros((rows, 1), np.int64)
         self._self_lengths = np.zeros(rows, np.int32)
         self._self_total = np.zeros((), np.int32)
         self._cross_lengths = np.zeros(max_sentences, np.int32)
         self._cross_total = np.zeros((), np.int32)
-        appended = len(cache_names(spec.decoder_layers, "cross")) if spec.appends_cross else 0
-        last_shape = (max_sentences, 1, spec.decoder_heads * spec.head_size)
-        self._last = [np.zeros(last_shape, spec.cache_dtype) for _ in range(appended)]
-        self._self: list[Array] = []
-        self._cross: list[Array] = []
         self._prefixes: dict[int, StepBuffers] = {}
         self._allocate_smallest()
 
@@ -86,21 +91,26 @@ class Arena:
         return self.count * self.beam_width
 
     @property
-    def logits(self) -> Array:
+    def cache_bytes(self) -> int:
+        """Bytes of all keys and values, filled or not."""
+        return self._caches.nbytes
+
+    @property
+    def logits(self) -> Tensor:
         """Scores, float32 [max_sentences*K, V] or with bound columns [max_sentences*K, C]."""
         return self._logits if self._bound is None else self._bound.logits
 
     @property
     def target_capacity(self) -> int:
         """Positions P that a row's self-attention cache has room for."""
-        return int(self._self[0].shape[2])
+        return self._caches.target_capacity
 
     @property
     def source_capacity(self) -> int:
         """Positions S that a sentence's cross-attention cache has room for."""
-        return int(self._cross[0].shape[2])
+        return self._caches.source_capacity
 
-    def admit(self, cross: Sequence[Array], lengths: NDArray[np.int32]) -> int:
+    def admit(self, cross: Sequence[Tensor], lengths: NDArray[np.int32]) -> int:
         """Add encoded sentences behind those that are there.
 
         Args:
@@ -113,12 +123,10 @@ class Arena:
         first, added = self.count, len(lengths)
         last = first + added
         longest = int(lengths.max())
-        self._grow_source(longest)
-        ends = lengths - 1
-        for array, encoded in zip(self._cross, cross, strict=True):
-            array[first:last, :, :longest] = encoded[:, :, :longest]
-        for array, encoded in zip(self._last, cross, strict=False):
-            array[first:last] = encoded[np.arange(added), :, ends].reshape(added, 1, -1)
+        if longest > self.source_capacity:
+            self._prefixes.clear()
+            self._caches.grow_source(next_capacity(longest, self._spec.max_source_tokens), self.count)
+        self._caches.admit(first, cross, lengths)
         self.count = last
         self.source_lengths[first:last] = lengths
         self.target_lengths[first:last] = 0
@@ -126,16 +134,15 @@ class Arena:
         self.input_ids[rows] = self._spec.decoder_start_id
         self._positions[rows] = 0
         self._self_lengths[rows] = 0
-        self._cross_lengths[first:last] = ends
+        self._cross_lengths[first:last] = lengths - 1
         return first
 
     def prepare_step(self) -> None:
         """Make room for one more position of every row and set the scalar inputs."""
         longest = int(self.target_lengths[: self.count].max()) + 1
         if longest > self.target_capacity:
-            capacity = next_capacity(longest, self._spec.max_target_tokens)
-            self._self = self._grown(self._self, capacity, self.rows)
-            self._count_bytes()
+            self._prefixes.clear()
+            self._caches.grow_target(next_capacity(longest, self._spec.max_target_tokens), self.rows)
         self._self_total[...] = longest
         self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
 
@@ -153,7 +160,7 @@ class Arena:
             return self._prefixes[count]
         sentences = slice(first, first + count)
         rows = slice(first * self.beam_width, (first + count) * self.beam_width)
-        inputs: dict[str, Array] = {
+        inputs: dict[str, Tensor] = {
             "input_ids": self.input_ids[rows],
             "positions": self._positions[rows],
             "self_lengths": self._self_lengths[rows],
@@ -164,14 +171,11 @@ class Arena:
         if bound is not None:
             inputs["column_weights"] = bound.weights
             inputs["column_scales"], inputs["column_biases"] = bound.scales, bound.biases
-        outputs: dict[str, Array] = {"logits": self.logits[rows]}
-        layers = self._spec.decoder_layers
-        for name, array in zip(cache_names(layers, "self"), self._self, strict=True):
-            inputs[name] = outputs[_output_name(name)] = array[rows]
-        for name, array in zip(cache_names(layers, "cross"), self._cross, strict=True):
-            inputs[name] = outputs[_output_name(name)] = array[sentences]
-        for name, array in zip(cache_names(layers, "cross_last"), self._last, strict=False):
-            inputs[name] = array[sentences]
+        outputs: dict[str, Tensor] = {"logits": self.logits[rows]}
+        for name, tensor in self._caches.tensors(rows, sentences):
+            inputs[name] = tensor
+            if not name.startswith("cross_last"):
+                outputs[_output_name(name)] = tensor
         buffers = StepBuffers(inputs, outputs)
         if first == 0:
             self._prefixes[count] = buffers
@@ -191,67 +195,41 @@ class Arena:
             parents: [M], the row each continues, as it was before this call; of the same sentence.
         """
         filled = int(self.target_lengths[rows // self.beam_width].max())
-        for array in self._self:
-            array[rows, :, :filled] = array[parents, :, :filled]
+        self._caches.continue_rows(rows, parents, filled)
+
+    def silence(self, place: int) -> None:
+        """Set the scores of a sentence to zero, so that the search stays in finite numbers."""
+        width = self.beam_width
+        self._caches.clear(self.logits[place * width : (place + 1) * width])
 
     def retire(self, place: int) -> None:
-        """Drop the sentence at `place`; the last one, if it is another, moves there."""
+        """Drop the sentence at `place`; the last one, if another, moves there. End a series with `settle`."""
         last = self.count - 1
         if place != last:
             width = self.beam_width
             filled, source = int(self.target_lengths[last]), int(self.source_lengths[last])
+            self._caches.move(place, last, filled, source)
             to_rows = slice(place * width, (place + 1) * width)
             from_rows = slice(last * width, (last + 1) * width)
-            for array in self._self:
-                array[to_rows, :, :filled] = array[from_rows, :, :filled]
-            for array in self._cross:
-                array[place, :, :source] = array[last, :, :source]
-            for array in self._last:
-                array[place] = array[last]
-            for array in (self.source_lengths, self.target_lengths, self._cross_lengths):
-                array[place] = array[last]
+            for lengths in (self.source_lengths, self.target_lengths, self._cross_lengths):
+                lengths[place] = lengths[last]
             for array in (self.input_ids, self._positions, self._self_lengths):
                 array[to_rows] = array[from_rows]
         self.count = last
         if last == 0 and max(self.target_capacity, self.source_capacity) > KEPT_CAPACITY:
             self._allocate_smallest()
 
+    def settle(self) -> None:
+        """Let the caches do what they have put off, after the last of some sentences was dropped."""
+        self._caches.settle()
+
     def _allocate_smallest(self) -> None:
         """Replace all caches by empty ones of the first capacity."""
-        spec, rows = self._spec, self.max_sentences * self.beam_width
-        target = min(FIRST_CAPACITY, spec.max_target_tokens)
-        source = min(FIRST_CAPACITY, spec.max_source_tokens)
-        self._self, self._cross = [], []
-        for _ in cache_names(spec.decoder_layers, "self"):
-            self._self.append(np.zeros((rows, spec.decoder_heads, target, spec.head_size), spec.cache_dtype))
-            self._cross.append(
-                np.zeros((self.max_sentences, spec.decoder_heads, source, spec.head_size), spec.cache_dtype)
-            )
         self._prefixes.clear()
-        self._count_bytes()
-
-    def _count_bytes(self) -> None:
-        """Sum up the caches, after each change of them."""
-        caches = (self._self, self._cross, self._last)
-        self.cache_bytes = sum(array.nbytes for arrays in caches for array in arrays)
-
-    def _grow_source(self, longest: int) -> None:
-        """Make the cross-attention caches hold `longest` positions."""
-        if longest > self.source_capacity:
-            capacity = next_capacity(longest, self._spec.max_source_tokens)
-            self._cross = self._grown(self._cross, capacity, self.count)
-            self._count_bytes()
-
-    def _grown(self, arrays: list[Array], capacity: int, used: int) -> list[Array]:
-        """Copy caches into larger ones, one after the other so that only one exists twice."""
-        self._prefixes.clear()
-        grown = []
-        while arrays:
-            old = arrays.pop(0)
-            new = np.zeros((*old.shape[:2], capacity, old.shape[3]), old.dtype)
-            new[:used, :, : old.shape[2]] = old[:used]
-            grown.append(new)
-        return grown
+        self._caches.allocate(
+            min(FIRST_CAPACITY, self._spec.max_target_tokens),
+            min(FIRST_CAPACITY, self._spec.max_source_tokens),
+        )
 
 
 def _output_name(name: str) -> str:

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.errors import InferenceError
-from server.runtime.session import Array, DecoderSession, ModelSpec
+from server.runtime.memory import Device, Tensor
+from server.runtime.session import DecoderSession, ModelSpec
 
 from .arena import Arena
 from .beam import BeamSearch
+from .best_columns import BestColumns
 from .bound_columns import BoundColumns
-from .columns import WHOLE_VOCABULARY
 from .search import GreedySearch, Search, SearchResult
 from .sequence import EngineLimits, EngineObserver, Sequence
 from .shortlist import Shortlist
@@ -41,6 +42,7 @@ class Batch:
         limits: EngineLimits,
         observer: EngineObserver,
         shortlist: Shortlist | None = None,
+        device: Device | None = None,
     ) -> None:
         """Allocate the arena and the search.
 
@@ -51,6 +53,7 @@ class Batch:
             limits: rows of the worker, all of which this batch may get, and the longest target.
             observer: told of failed runs.
             shortlist: gives every sentence its candidates; None if the decoder scores the whole vocabulary.
+            device: where caches and scores lie; None for numpy arrays.
         """
         max_sentences = limits.max_rows // beam_width
         self._decoder = decoder
@@ -60,7 +63,11 @@ class Batch:
         self._bound: BoundColumns | None = None
         if shortlist is not None:
             self._bound = BoundColumns(shortlist.columns, spec.vocabulary_size, beam_width, max_sentences)
-        self._arena = Arena(spec, beam_width, max_sentences, self._bound)
+        caches = None if device is None else device.caches(spec, beam_width, max_sentences)
+        self._arena = Arena(spec, beam_width, max_sentences, self._bound, caches)
+        self._best: BestColumns | None = None
+        if device is not None:
+            self._best = BestColumns(device, spec, beam_width, max_sentences)
         self._search: Search = (
             GreedySearch(max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end)
             if beam_width == 1
@@ -78,7 +85,7 @@ class Batch:
         """Bytes of the arena's caches."""
         return self._arena.cache_bytes
 
-    def admit(self, sequences: list[Sequence], cross: Iterable[Array], lengths: NDArray[np.int32]) -> None:
+    def admit(self, sequences: list[Sequence], cross: Iterable[Tensor], lengths: NDArray[np.int32]) -> None:
         """Add encoded sentences.
 
         Args:
@@ -109,10 +116,12 @@ class Batch:
         if bound is not None:
             bound.shrink()
         failed = self._run(0, arena.count)
-        scores, columns = arena.logits[: arena.rows], WHOLE_VOCABULARY
-        if bound is not None:
-            scores, columns = bound.own_scores()
-        advance = self._search.advance(scores, columns)
+        if self._best is not None:
+            advance = self._best.advance(self._search, arena.logits[: arena.rows])
+        elif bound is not None:
+            advance = self._search.advance(*bound.own_scores())
+        else:
+            advance = self._search.advance(arena.logits[: arena.rows])
         arena.finish_step()
         for place in advance.broken:
             failed.setdefault(place, InferenceError("the model's scores are not finite numbers"))
@@ -137,6 +146,7 @@ class Batch:
         for place in range(len(self.sequences) - 1, -1, -1):
             if self.sequences[place] in gone:
                 self._free(place)
+        self._arena.settle()
 
     def _run(self, first: int, count: int) -> dict[int, InferenceError]:
         """Run the decoder for some sentences; when that fails, run each half alone.
@@ -152,8 +162,7 @@ class Batch:
         except InferenceError as error:
             self._observer.error("run_failed" if count > 1 else "poison")
             if count == 1:
-                width = self._arena.beam_width
-                self._arena.logits[first * width : (first + 1) * width] = 0.0
+                self._arena.silence(first)
                 return {first: error}
             half = count // 2
             return self._run(first, half) | self._run(first + half, count - half)
@@ -164,6 +173,7 @@ class Batch:
         finished = [Finished(self.sequences[place], found) for place, found in leaving.items()]
         for place in sorted(leaving, reverse=True):
             self._free(place)
+        self._arena.settle()
         return finished
 
     def _free(self, place: int) -> None:

@@ -34,6 +34,7 @@ from .sampling import Sampler
 from .search import (
     Advance,
     Floats,
+    Normalisers,
     Places,
     SearchResult,
     broken_rows,
@@ -113,10 +114,16 @@ class BeamSearch:
         self._normalised_first[place] = changes and options.follows_transformers
         self._sampler.admit(place, options, source, max_length)
 
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+    def needs_all(self, count: int) -> bool:
+        """Whether a sentence draws or is constrained; see `Search.needs_all`."""
+        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
+
+    def advance(
+        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, known: Normalisers | None = None
+    ) -> Advance:
         """Choose the next beams of every sentence; see `Search.advance`."""
         width, count = self._width, len(logits) // self._width
-        found, broken = self._candidates(logits, columns)
+        found, broken = self._candidates(logits, columns, known)
         last_step = self._steps[:count] + 1 >= self._max_length[:count]
         chosen = np.broadcast_to(np.arange(width), (count, width))
         ends = found.tokens[:, :width] == self._eos_id
@@ -154,12 +161,15 @@ class BeamSearch:
         self._constraints.retire(place, last)
         self._sampler.retire(place, last)
 
-    def _candidates(self, logits: Floats, columns: Columns) -> tuple[_Candidates, list[int]]:
+    def _candidates(
+        self, logits: Floats, columns: Columns, known: Normalisers | None
+    ) -> tuple[_Candidates, list[int]]:
         """Find the 2K best continuations of every sentence, best first.
 
         Args:
             logits: float32 [N*K, C], by row; constraints are applied to it.
             columns: what the columns stand for.
+            known: normalisers of the whole rows, if only their best columns are here.
 
         Returns:
             The candidates, and the places of sentences whose scores are not finite.
@@ -168,11 +178,15 @@ class BeamSearch:
         count = len(logits) // width
         steps = self._steps[:count]
         first = self._normalised_first[:count].repeat(width)
-        before = _some_normalisers(logits, np.flatnonzero(first))
-        self._constraints.apply(logits, steps, columns, before)
+        if known is None:
+            before = _some_normalisers(logits, np.flatnonzero(first))
+            self._constraints.apply(logits, steps, columns, before)
         found, values = top_k(logits, offers)
         largest = values.max(axis=1)
-        normalisers = _normalisers(logits, largest, before, first)
+        if known is None:
+            normalisers = _normalisers(logits, largest, before, first)
+        else:
+            normalisers = np.where(first, known.unconstrained, known.constrained)
         broken = sorted({row // width for row in broken_rows(largest + normalisers)})
         places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
         row_of = self._row_of[:count]

@@ -117,6 +117,15 @@ class Constraints:
         if len(short):
             self._forbid(logits, short[:, None], np.array([self._eos_id]), columns)
 
+    def need_all(self, steps: Places) -> bool:
+        """Whether `apply` would need scores that may not be among the best of a row.
+
+        Args:
+            steps: [N], tokens chosen so far.
+        """
+        count = len(steps)
+        return bool(self._remembers[:count].any() or (steps < self._min_length[:count]).any())
+
     def forced(self, steps: Places) -> list[tuple[int, int]]:
         """Tell which sentences have no choice at this step.
 

@@ -72,6 +72,10 @@ class Sampler:
             array[place] = array[last]
         self._uniforms[place] = self._uniforms[last]
 
+    def draws(self, count: int) -> bool:
+        """Whether any of the first `count` sentences draws its tokens."""
+        return bool(self._samples[:count].any())
+
     def rows(self, count: int) -> tuple[Places, Places]:
         """List what is drawn for the first `count` sentences.
 

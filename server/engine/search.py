@@ -55,6 +55,14 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class Normalisers:
+    """Log-sum-exp of the whole rows, float32 [R]: of what may be written, and of all columns."""
+
+    constrained: Floats
+    unconstrained: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """Hypotheses of one sentence, best first, and why the best of them ended."""
 
@@ -77,12 +85,19 @@ class Search(Protocol):
             source: its tokens; only draws depend on them.
         """
 
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+    def needs_all(self, count: int) -> bool:
+        """Whether the next step of the first `count` sentences needs more than each row's 2K best columns."""
+
+    def advance(
+        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, known: Normalisers | None = None
+    ) -> Advance:
         """Choose the next tokens of the sentences in the first places.
 
         Args:
             logits: float32 [N*K, C], unnormalised scores; may be overwritten.
             columns: the tokens that the C columns stand for; C is at least 2K.
+            known: for scores of which only the best columns are here: the normalisers of the whole rows. What
+                the model never writes is not among these columns then.
 
         Returns:
             What was decided.
@@ -140,11 +155,18 @@ class GreedySearch:
         self._constraints.admit(place, options, max_length)
         self._sampler.admit(place, options, source, max_length)
 
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+    def needs_all(self, count: int) -> bool:
+        """Whether a sentence draws or is constrained; see `Search.needs_all`."""
+        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
+
+    def advance(
+        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, known: Normalisers | None = None
+    ) -> Advance:
         """Choose the token of every row; see `Search.advance`."""
         count = len(logits)
         places, steps = self._places[:count], self._steps[:count]
-        self._constraints.apply(logits, steps, columns)
+        if known is None:
+            self._constraints.apply(logits, steps, columns)
         chosen = logits.argmax(axis=1)
         best = logits[places, chosen]
         broken, taken = broken_rows(best), best
@@ -163,7 +185,8 @@ class GreedySearch:
         if scored.any():
             rows = np.flatnonzero(scored)
             some = logits if len(rows) == count else logits[rows]
-            self._log_probability[rows] += taken[rows] - log_sum_exp(some, best[rows])
+            normalisers = log_sum_exp(some, best[rows]) if known is None else known.constrained[rows]
+            self._log_probability[rows] += taken[rows] - normalisers
         self._constraints.follow(steps, tokens, _NO_ROWS, _NO_ROWS)
         self._history = with_room(self._history, int(steps.max()) + 1)
         self._history[places, steps] = tokens

@@ -32,18 +32,21 @@ from numpy.typing import NDArray
 from export.bundle import BundleError, Manifest
 from server.errors import InferenceError
 
+from .device import OnnxDevice, Provider
+from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .huge_pages import use_huge_pages
-from .session import Array, ModelSpec, StepBuffers, cache_names
+from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
 from .traffic import Traffic
 
-CPU = ("CPUExecutionProvider",)
+CPU = ["CPUExecutionProvider"]
 
 _COLUMN_INPUTS = ("column_weights", "column_scales", "column_biases")
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]
+_INT8 = "tensor(int8)"
 _DTYPES: dict[str, np.dtype[Any]] = {
     "tensor(float)": np.dtype(np.float32),
     "tensor(float16)": np.dtype(np.float16),
-    "tensor(int8)": np.dtype(np.int8),
+    _INT8: np.dtype(np.int8),
 }
 
 
@@ -179,7 +182,7 @@ class ModelRuntime:
         manifest: Manifest,
         intra_op_threads: int,
         solo_threads: int,
-        providers: Sequence[str],
+        device: OnnxDevice | None,
         shortlist: bool,
     ) -> None:
         """Load the encoder and the decoder of width 1; `load` does this and more.
@@ -189,24 +192,23 @@ class ModelRuntime:
             manifest: its manifest.
             intra_op_threads: threads of one run.
             solo_threads: threads of a run that has the machine to itself.
-            providers: ONNX Runtime execution providers, best first.
+            device: where caches and scores lie; None for numpy arrays.
             shortlist: whether to load decoders that take columns as inputs.
         """
         self._directory = directory
         self._manifest = manifest
-        self._shortlist = manifest.shortlist if shortlist else None
+        self._device, self._memory = device, None if device is None else DeviceMemory(device)
+        self._providers = CPU if device is None else device.providers
+        self._shortlist = manifest.shortlist if shortlist and device is None else None
         graphs = manifest.graphs if self._shortlist is None else self._shortlist
         self._decoder_files = graphs.decoders
         self._threads, self._solo_threads = intra_op_threads, solo_threads
         self._traffic = Traffic()
-        self._providers = list(providers)
         self._run_options = run_options()
         self._lock = threading.Lock()
         self._decoders: dict[int, Graph] = {}
         self._spec = self._read_spec(self._decoder_graph(1).shared)
-        self._encoder = OnnxEncoder(
-            self._graph(manifest.graphs.encoder), self._run_options, self._spec.decoder_layers
-        )
+        self._encoder = self._load_encoder()
         self._columns = None
         if self._shortlist is not None:
             self._columns = OnnxColumns(self._graph(self._shortlist.columns).shared, self._run_options)
@@ -219,7 +221,7 @@ class ModelRuntime:
         *,
         intra_op_threads: int = 1,
         solo_threads: int = 1,
-        providers: Sequence[str] = CPU,
+        device: OnnxDevice | None = None,
         beam_widths: Sequence[int] = (1,),
         shortlist: bool = False,
     ) -> Self:
@@ -230,7 +232,7 @@ class ModelRuntime:
             manifest: its manifest.
             intra_op_threads: threads of one run; 1 is best when there are as many workers as cores.
             solo_threads: threads of a run while no other is in progress; the number of cores is best.
-            providers: ONNX Runtime execution providers, best first.
+            device: where caches and scores lie; None for numpy arrays.
             beam_widths: widths whose decoder is loaded now; the others are loaded when they are first needed.
             shortlist: use the bundle's shortlist, if it has one.
 
@@ -240,7 +242,7 @@ class ModelRuntime:
         Raises:
             BundleError: a graph is not what the manifest says, or ONNX Runtime refuses it.
         """
-        runtime = cls(directory, manifest, intra_op_threads, solo_threads, providers, shortlist)
+        runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist)
         for width in beam_widths:
             runtime._decoder_graph(width)
         use_huge_pages()
@@ -257,11 +259,16 @@ class ModelRuntime:
         return self._columns
 
     @property
-    def encoder(self) -> OnnxEncoder:
+    def device(self) -> DeviceMemory | None:
+        """Where caches and scores lie; None for numpy arrays."""
+        return self._memory
+
+    @property
+    def encoder(self) -> EncoderSession:
         """The encoder, shared by all workers."""
         return self._encoder
 
-    def decoder(self, beam_width: int) -> OnnxDecoder:
+    def decoder(self, beam_width: int) -> DecoderSession:
         """Give a decoder of this beam width: new bindings over the shared session.
 
         Raises:
@@ -271,11 +278,19 @@ class ModelRuntime:
             graph = self._decoder_graph(beam_width)
         except BundleError as error:
             raise InferenceError(str(error)) from error
+        if self._device is not None:
+            return DeviceDecoder(graph.shared, self._run_options)
         return OnnxDecoder(graph, self._run_options)
 
     def terminate(self) -> None:
         """Make every run, now and later, end with InferenceError."""
         self._run_options.terminate = True
+
+    def _load_encoder(self) -> EncoderSession:
+        graph, device = self._graph(self._manifest.graphs.encoder), self._device
+        if device is not None:
+            return DeviceEncoder(graph.shared, self._run_options, device.name, self._spec)
+        return OnnxEncoder(graph, self._run_options, self._spec.decoder_layers)
 
     def _decoder_graph(self, beam_width: int) -> Graph:
         """Load the decoder of a beam width, once."""
@@ -312,7 +327,7 @@ class ModelRuntime:
         _require(file, "self_key_0 heads", first.shape[1], size.decoder_heads)
         _require(file, "self_key_0 head size", first.shape[3], size.head_dim)
         _require(file, "logits width", outputs["logits"].shape[-1], size.vocab_size)
-        if first.type not in _DTYPES:
+        if first.type not in _DTYPES or (first.type == _INT8 and self._device):
             raise BundleError(file, f"self_key_0 is a {first.type}")
         if inputs.get("cross_last_key_0", first).type != first.type:
             raise BundleError(file, "caches are of two types, as in bundles of before 0.2: export it again")
@@ -334,11 +349,12 @@ class ModelRuntime:
         )
 
 
-def open_session(file: Path, options: ort.SessionOptions, providers: Sequence[str]) -> ort.InferenceSession:
-    """Load a graph without the fusions that are slower than what they replace."""
-    return ort.InferenceSession(
-        str(file), options, providers=list(providers), disabled_optimizers=_SLOW_FUSIONS
-    )
+def open_session(
+    file: Path, options: ort.SessionOptions, providers: Sequence[Provider]
+) -> ort.InferenceSession:
+    """Load a graph without the fusions that are slower, on a CPU, than what they replace."""
+    disabled = _SLOW_FUSIONS if list(providers) == CPU else []
+    return ort.InferenceSession(str(file), options, providers=list(providers), disabled_optimizers=disabled)
 
 
 def session_options(intra_op_threads: int, *, spin: bool = False) -> ort.SessionOptions:

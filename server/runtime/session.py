@@ -1,16 +1,19 @@
 """The seam between the engine and a model: two Protocols of one method each, and what passes through them.
 
 Tensor names and shapes are those of a bundle's graphs. The engine owns every buffer; an implementation only
-binds them, so the same engine runs over ONNX Runtime, over a fake in tests and, later, over buffers on a
-device.
+binds them, so the same engine runs over ONNX Runtime, over a fake in tests and over memory on a device
+(`memory`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .memory import Device
 
 Array = NDArray[Any]
 """An array of any dtype."""
@@ -57,6 +60,8 @@ class ModelSpec:
 class StepBuffers:
     """The arrays of one decoder run by tensor name; C-contiguous, compared by identity.
 
+    On a device the caches and `logits` are its tensors, the others numpy arrays as everywhere.
+
     As long as the same object is passed, addresses and shapes are the same and nothing has to be bound again.
     The caches are among the inputs and the outputs, as the same memory: the decoder updates them in place.
 
@@ -70,14 +75,14 @@ class StepBuffers:
             `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
     """
 
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
 
 
 class EncoderSession(Protocol):
     """Runs the encoder. Thread-safe."""
 
-    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Array]:
+    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Any]:
         """Compute the cross-attention keys and values of N sentences.
 
         Args:
@@ -86,7 +91,7 @@ class EncoderSession(Protocol):
 
         Returns:
             `cross_key_0`, `cross_value_0`, `cross_key_1`, ...: [N, H, S, D] each, a pair for every decoder
-            layer; positions past a sentence's length hold anything.
+            layer; positions past a sentence's length hold anything. On a device they are its tensors.
 
         Raises:
             InferenceError: the run failed; the session stays usable.
@@ -137,6 +142,10 @@ class Runtime(Protocol):
     @property
     def spec(self) -> ModelSpec:
         """What the engine must know of the model."""
+
+    @property
+    def device(self) -> "Device | None":
+        """Where caches and scores lie; None for numpy arrays."""
 
     @property
     def encoder(self) -> EncoderSession:

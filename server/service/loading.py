@@ -1,5 +1,6 @@
 """From a bundle on disk to a model that translates: verify, load, start, and prove it on golden sentences."""
 
+import logging
 import time
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
@@ -9,6 +10,7 @@ from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
 from server.errors import DragomanError, SettingError
+from server.runtime.device import OnnxDevice, cuda, has_cuda
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import ModelSpec
 from server.service.model import ServedModel, TranslationEngine
@@ -16,6 +18,8 @@ from server.settings import Settings
 
 MAX_SOLO_THREADS = 4
 """Threads of a worker that has the machine to itself: one row has too little work for more."""
+
+_log = logging.getLogger("dragoman.service")
 
 _WARM_UP_TIMEOUT_S = 300.0
 _CLOSE_TIMEOUT_S = 5.0
@@ -33,7 +37,8 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
 
     Raises:
         BundleError: the bundle is refused; the message is one line that names the file and the reason.
-        SettingError: `max_kv_cache_mib` cannot hold the caches of one sentence of the largest size.
+        SettingError: `max_kv_cache_mib` cannot hold the caches of one sentence of the largest size, or the
+            device cannot be used.
     """
     started_s = time.monotonic()
     manifest = verify_bundle(settings.bundle)
@@ -44,15 +49,18 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
     # All that requests may choose: a graph that does not load must stop the start, not a request.
     widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
+    device = choose_device(settings, manifest)
+    workers = settings.engine_workers if device is None else 1
     runtime = ModelRuntime.load(
         settings.bundle,
         manifest,
-        solo_threads=min(settings.engine_workers, MAX_SOLO_THREADS),
+        solo_threads=min(workers, MAX_SOLO_THREADS),
+        device=device,
         beam_widths=widths,
         shortlist=settings.shortlist,
     )
     limits = EngineLimits(
-        workers=settings.engine_workers,
+        workers=workers,
         max_rows=settings.max_rows,
         max_queue_sentences=settings.max_queue_sentences,
         max_queue_tokens=settings.max_queue_tokens,
@@ -71,6 +79,37 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         raise
     duration_s = time.monotonic() - started_s
     return ServedModel(manifest, sha256, tokenizer, engine, duration_s)
+
+
+def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
+    """Choose where a bundle runs.
+
+    Args:
+        settings: with `device`.
+        manifest: of the bundle; attention on CUDA is for fp16.
+
+    Returns:
+        A device, or None for the processor.
+
+    Raises:
+        SettingError: CUDA was asked for and cannot be used, or not with this bundle.
+    """
+    fits = manifest.precision == "fp16"
+    if settings.device == "cpu" or (settings.device == "auto" and not (fits and has_cuda())):
+        return None
+    try:
+        device = cuda()
+    except SettingError as error:
+        if settings.device == "cuda":
+            raise
+        _log.warning("%s; going on with the processor", error)
+        return None
+    if not fits:
+        raise SettingError(
+            f"setting device: CUDA takes bundles of precision fp16, and this one is {manifest.precision}; "
+            "export it with --precision fp16, or use --device cpu"
+        )
+    return device
 
 
 def _read_shortlist(settings: Settings, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from export.bundle import load_manifest
 from export.runner import Decoded, GraphRunner, Tokens
-from export.verify import GateError, check_beam_graph, is_batch_invariant, pick_golden
+from export.verify import (
+    GateError,
+    check_beam_graph,
+    is_batch_invariant,
+    largest_difference,
+    pick_golden,
+)
 from model.tokenizer import Tokenizer
 
 
@@ -86,6 +92,13 @@ def test_a_beam_graph_that_mixes_beams_up_is_stopped(
     monkeypatch.setattr(wide, "forced", swapped)
     with pytest.raises(GateError, match="graph for 2 beams differs"):
         check_beam_graph(runner, wide, 2, "int8", sources, targets)
+
+
+def test_only_what_is_infinite_in_one_graph_alone_makes_an_infinite_difference() -> None:
+    ours = np.array([[1.0, -np.inf, 3.0]], np.float32)
+    assert largest_difference(ours, ours + np.float32(0.25)) == 0.25
+    assert largest_difference(ours, np.array([[1.0, 2.0, 3.0]], np.float32)) == np.inf
+    assert np.isnan(largest_difference(ours, np.array([[np.nan, -np.inf, 3.0]], np.float32)))
 
 
 def test_golden_sentences_must_end_by_themselves(runner: GraphRunner, tiny_bundle_int8: Path) -> None:

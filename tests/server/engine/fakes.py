@@ -138,6 +138,8 @@ class FakeDecoder:
 
 
 class FakeRuntime:
+    device = None
+
     def __init__(self, language: Language = babble, **sizes: int) -> None:
         self.language = language
         self.spec = spec(**sizes)
