@@ -82,6 +82,7 @@ class Arena:
         self._self_total = np.zeros((), np.int32)
         self._cross_lengths = np.zeros(max_sentences, np.int32)
         self._cross_total = np.zeros((), np.int32)
+        self._longest: int | None = None  # steps done for the oldest sentence; None after others came or left
         self._prefixes: dict[int, StepBuffers] = {}
         self._allocate_smallest()
 
@@ -135,16 +136,19 @@ class Arena:
         self._positions[rows] = 0
         self._self_lengths[rows] = 0
         self._cross_lengths[first:last] = lengths - 1
+        self._longest = None
         return first
 
     def prepare_step(self) -> None:
         """Make room for one more position of every row and set the scalar inputs."""
-        longest = int(self.target_lengths[: self.count].max()) + 1
+        if self._longest is None:
+            self._longest = int(self.target_lengths[: self.count].max())
+            self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
+        longest = self._longest + 1
         if longest > self.target_capacity:
             self._prefixes.clear()
             self._caches.grow_target(next_capacity(longest, self._spec.max_target_tokens), self.rows)
         self._self_total[...] = longest
-        self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
 
     def buffers(self, first: int, count: int) -> StepBuffers:
         """Give the arrays of `count` sentences from place `first` on, as the decoder's inputs and outputs.
@@ -183,6 +187,8 @@ class Arena:
 
     def finish_step(self) -> None:
         """Count the position that the decoder has just written for every row."""
+        if self._longest is not None:
+            self._longest += 1
         self.target_lengths[: self.count] += 1
         self._positions[: self.rows] += 1
         self._self_lengths[: self.rows] += 1
@@ -215,7 +221,7 @@ class Arena:
                 lengths[place] = lengths[last]
             for array in (self.input_ids, self._positions, self._self_lengths):
                 array[to_rows] = array[from_rows]
-        self.count = last
+        self.count, self._longest = last, None
         if last == 0 and max(self.target_capacity, self.source_capacity) > KEPT_CAPACITY:
             self._allocate_smallest()
 

@@ -28,6 +28,11 @@ class Columns:
         self._ids = ids
         self._last = vocabulary_size - 1
 
+    @property
+    def are_tokens(self) -> bool:
+        """Whether column c is token c for every sentence."""
+        return self._ids is None
+
     def tokens(self, places: Places, columns: Places) -> Tokens:
         """Give the tokens of columns; always some token, even behind shorter lists.
 

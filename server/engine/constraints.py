@@ -55,6 +55,9 @@ class Constraints:
         self._last_step = np.zeros(max_sentences, np.intp)
         self._prefix: list[tuple[int, ...]] = [()] * max_sentences
         self._written = np.zeros((max_sentences * width, 32), np.int32)
+        self._end = np.array([eos_id])
+        self._looked_at = -1  # how many sentences the next three are about; -1 if they have changed
+        self._some_change = self._some_remember = self._some_force = False
 
     def admit(self, place: int, options: DecodingOptions, max_length: int) -> bool:
         """Take the options of a sentence that starts at `place` and takes at most `max_length` steps.
@@ -62,6 +65,7 @@ class Constraints:
         Returns:
             Whether anything will ever change its scores.
         """
+        self._looked_at = -1
         self._remembers[place] = options.repetition_penalty != 1 or options.no_repeat_ngram_size > 0
         self._changes[place] = self._remembers[place] or options.min_decoding_length > 0 or len(self._never)
         self._min_length[place] = options.min_decoding_length
@@ -75,6 +79,7 @@ class Constraints:
 
     def retire(self, place: int, last: int) -> None:
         """Forget the sentence at `place`; the one at `last` moves there."""
+        self._looked_at = -1
         for array in (
             self._changes,
             self._remembers,
@@ -106,16 +111,18 @@ class Constraints:
                 again after it; None penalises the scores as they are.
         """
         count = len(steps)
-        if not self._changes[:count].any():
+        self._look_at(count)
+        if not self._some_change:
             return
-        remembering = np.flatnonzero(self._remembers[:count] & (steps > 0))
-        if len(remembering):
-            self._look_back(logits, remembering, steps[remembering], columns, normalisers)
+        if self._some_remember:
+            remembering = np.flatnonzero(self._remembers[:count] & (steps > 0))
+            if len(remembering):
+                self._look_back(logits, remembering, steps[remembering], columns, normalisers)
         if len(self._never):
-            self._forbid(logits, np.arange(count)[:, None], self._never, columns)
+            self._forbid(logits, np.arange(count), self._never, columns)
         short = np.flatnonzero(steps < self._min_length[:count])
         if len(short):
-            self._forbid(logits, short[:, None], np.array([self._eos_id]), columns)
+            self._forbid(logits, short, self._end, columns)
 
     def need_all(self, steps: Places) -> bool:
         """Whether `apply` would need scores that may not be among the best of a row.
@@ -136,7 +143,8 @@ class Constraints:
             Their places and tokens.
         """
         count = len(steps)
-        if not self._forces[:count].any():
+        self._look_at(count)
+        if not self._some_force:
             return []
         begins = steps < self._prefix_length[:count]
         ends = steps == self._last_step[:count]
@@ -152,9 +160,10 @@ class Constraints:
             rows: [M], rows that continue another row.
             parents: [M], the row that each of `rows` continues.
         """
-        remembers = self._remembers[: len(steps)]
-        if not remembers.any():
+        self._look_at(len(steps))
+        if not self._some_remember:
             return
+        remembers = self._remembers[: len(steps)]
         needed = int(steps[remembers].max()) + 1
         if self._written.shape[1] < needed:
             self._written = np.concatenate([self._written, np.zeros_like(self._written)], axis=1)
@@ -164,11 +173,23 @@ class Constraints:
         self._written[writing, np.repeat(steps, self._width)[writing]] = tokens[writing]
 
     def _forbid(self, logits: Floats, places: Places, tokens: NDArray[np.int64], columns: Columns) -> None:
-        """Forbid tokens [M] in all rows of sentences [S, 1]."""
-        column = columns.find(places, tokens)
-        sentence, which = np.nonzero(column >= 0)
+        """Forbid tokens [M] in all rows of sentences [S]."""
         by_sentence = logits.reshape(-1, self._width, logits.shape[1])
-        by_sentence[places[sentence, 0], :, column[sentence, which]] = -np.inf
+        if columns.are_tokens and len(places) == len(by_sentence):
+            logits[:, tokens] = -np.inf  # by far the most usual case: every sentence, the whole vocabulary
+            return
+        column = columns.find(places[:, None], tokens)
+        sentence, which = np.nonzero(column >= 0)
+        by_sentence[places[sentence], :, column[sentence, which]] = -np.inf
+
+    def _look_at(self, count: int) -> None:
+        """Find out what the sentences in the first places want, after others came or left."""
+        if count == self._looked_at:
+            return
+        self._looked_at = count
+        self._some_change = bool(self._changes[:count].any())
+        self._some_remember = bool(self._remembers[:count].any())
+        self._some_force = bool(self._forces[:count].any())
 
     def _look_back(
         self, logits: Floats, places: Places, steps: Places, columns: Columns, normalisers: Floats | None

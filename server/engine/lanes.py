@@ -88,7 +88,8 @@ class Lanes:
         busy = [lane for lane, engine in self.engines.items() if engine.rows]
         if len(busy) != 1:
             return []
-        engine, outcomes = self.engines[busy[0]], []
+        engine = self.engines[busy[0]]
+        outcomes: list[Outcome] = []
         until_s = engine.next_deadline_s
         while not outcomes and undisturbed() and self._clock() < until_s:
             outcomes = self._step(busy[0], engine.decode)

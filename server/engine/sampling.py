@@ -56,11 +56,13 @@ class Sampler:
         self._topp = np.ones(max_sentences)
         self._temperature = np.ones(max_sentences)
         self._uniforms: list[Doubles] = [np.empty((0, 0))] * max_sentences
+        self._any = False  # whether one of all sentences since the last look draws
 
     def admit(self, place: int, options: DecodingOptions, source: Sequence[int], max_length: int) -> None:
         """Take the options of a sentence that starts at `place` and takes at most `max_length` steps."""
         self._samples[place] = options.num_hypotheses if options.samples else 0
         if options.samples:
+            self._any = True
             self._topk[place] = options.sampling_topk
             self._topp[place] = options.sampling_topp
             self._temperature[place] = options.sampling_temperature
@@ -82,8 +84,11 @@ class Sampler:
         Returns:
             Places [M] and the number of the sample [M], 0 to `num_hypotheses` - 1.
         """
+        if not self._any:
+            return _NONE, _NONE
         samples = self._samples[:count]
-        if not samples.any():
+        self._any = bool(samples.any())
+        if not self._any:
             return _NONE, _NONE
         places = np.repeat(np.arange(count), samples)
         firsts = np.cumsum(samples) - samples

@@ -138,6 +138,7 @@ class GreedySearch:
         self._max_length = np.zeros(max_sentences, np.intp)
         self._length_penalty = np.zeros(max_sentences)
         self._scored = np.zeros(max_sentences, np.bool_)
+        self._some_scored = False
         self._log_probability = np.zeros(max_sentences)
         self._places = np.arange(max_sentences)
         self._constraints = Constraints(1, max_sentences, eos_id, suppressed_ids, forced_end)
@@ -152,6 +153,8 @@ class GreedySearch:
         self._length_penalty[place] = options.length_penalty
         self._scored[place] = options.return_scores
         self._log_probability[place] = 0.0
+        self._some_scored |= options.return_scores
+        self._history = with_room(self._history, max_length)
         self._constraints.admit(place, options, max_length)
         self._sampler.admit(place, options, source, max_length)
 
@@ -182,13 +185,14 @@ class GreedySearch:
             tokens[without_choice] = their_tokens
             scored = scored.copy()
             scored[without_choice] = False
-        if scored.any():
+        if self._some_scored:
+            self._some_scored = bool(self._scored[:count].any())
+        if self._some_scored and scored.any():
             rows = np.flatnonzero(scored)
             some = logits if len(rows) == count else logits[rows]
             normalisers = log_sum_exp(some, best[rows]) if known is None else known.constrained[rows]
             self._log_probability[rows] += taken[rows] - normalisers
         self._constraints.follow(steps, tokens, _NO_ROWS, _NO_ROWS)
-        self._history = with_room(self._history, int(steps.max()) + 1)
         self._history[places, steps] = tokens
         steps += 1
         ended = np.flatnonzero((tokens == self._eos_id) | (steps >= self._max_length[:count]))
@@ -246,6 +250,6 @@ def broken_rows(best: Floats) -> list[int]:
 
 def with_room(history: NDArray[np.int32], steps: int) -> NDArray[np.int32]:
     """Give a history [N, T, ...] with room for `steps` steps, doubled if it has to grow."""
-    if history.shape[1] >= steps:
-        return history
-    return np.concatenate([history, np.zeros_like(history)], axis=1)
+    while history.shape[1] < steps:
+        history = np.concatenate([history, np.zeros_like(history)], axis=1)
+    return history
