@@ -34,8 +34,8 @@ EXIT_BAD_BUNDLE = 3
 EXIT_INTERRUPTED = 130
 
 _SWITCH_INTERVAL_S = 0.0003
-"""How long a thread may keep Python's lock from others. A worker needs it between two steps, and the usual 5 ms
-are several steps of a small model: 64 clients of the shipped one get a tenth more sentences a second."""
+"""How long a thread may keep Python's lock from others. A worker needs it between two steps, and the usual
+5 ms are several steps of a small model: 64 clients of the shipped one get a tenth more sentences a second."""
 
 _CLOSE_TIMEOUT_S = 2.0
 
