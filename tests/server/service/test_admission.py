@@ -118,3 +118,18 @@ def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
 def test_options_out_of_range_are_refused(wishes: dict[str, object]) -> None:
     with pytest.raises(InvalidOptionError):
         chosen(**wishes)
+
+
+def test_what_was_chosen_is_remembered_within_bounds_and_never_with_text_or_chance() -> None:
+    limits = replace(LIMITS)
+    first = choose_options(DecodingWishes(), limits, 10)
+    assert choose_options(DecodingWishes(), limits, 10) is first
+    assert choose_options(DecodingWishes(), limits, 11) != first
+    with_text = DecodingWishes(target_prefixes=("Sehr geheim",))
+    choose_options(with_text, limits, 10)
+    drawn = [choose_options(DecodingWishes(sampling_topk=0), limits, 10).seed for _ in range(4)]
+    assert len(set(drawn)) > 1
+    assert len(limits.chosen) == 2
+    for longest in range(5000):
+        choose_options(DecodingWishes(length_penalty=longest / 1000), limits, 10)
+    assert len(limits.chosen) <= 1024
