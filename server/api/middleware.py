@@ -173,6 +173,11 @@ def _number(value: bytes) -> int:
 def _log(
     method: str, route: str | None, status: int, reason: str | None, duration_s: float, r: RequestRecord
 ) -> None:
+    # Probes and scrapes come every few seconds and say nothing when they succeed.
+    quiet = status < 400 and route in ("/livez", "/readyz", "/health", "/metrics")
+    level = logging.DEBUG if quiet else logging.INFO
+    if not access_log.isEnabledFor(level):
+        return
     fields: dict[str, object] = {
         "request_id": r.request_id,
         "method": method if method.isalpha() and len(method) < 10 else "_OTHER",
@@ -194,6 +199,4 @@ def _log(
             "finish_reasons": dict(r.finish_reasons),
             **{f"{stage}_ms": round(1000 * stage_s, 2) for stage, stage_s in r.stages_s.items()},
         }
-    # Probes and scrapes come every few seconds and say nothing when they succeed.
-    quiet = status < 400 and route in ("/livez", "/readyz", "/health", "/metrics")
-    access_log.log(logging.DEBUG if quiet else logging.INFO, "request", extra=fields)
+    access_log.log(level, "request", extra=fields)
