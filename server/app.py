@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server.api.access import Access, make_access
 from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
@@ -20,6 +21,7 @@ from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_ro
 from server.errors import DragomanError
 from server.metrics import Metrics
 from server.service.admission import request_limits
+from server.service.api_keys import KeyFile
 from server.service.languages import Detector
 from server.service.loading import load_model
 from server.service.model import ServedModel
@@ -27,6 +29,7 @@ from server.service.translator import Translator
 from server.settings import Settings
 
 _LAG_INTERVAL_S = 0.1
+_KEYS_INTERVAL_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
 _DESCRIPTION = (
     "Translates texts. `POST /translate` takes LibreTranslate's requests; its clients work unchanged."
@@ -44,10 +47,15 @@ def create_app(
         metrics: where events are counted; without one, a registry of its own is made.
 
     Returns:
-        An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series.
+        An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series,
+        `app.state.access` the keys.
+
+    Raises:
+        SettingError: the file of API keys cannot be used.
     """
     metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
     lifecycle = Lifecycle(metrics)
+    access = make_access(settings, metrics)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
@@ -57,11 +65,11 @@ def create_app(
         translator = Translator(
             model, request_limits(settings, model.manifest), Detector(), settings.text_threads
         )
-        endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s)
+        endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
         app.shortcuts["POST", TRANSLATE_PATH] = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
-        app.include_router(translate_routes(endpoint, translator, lifecycle))
-        app.include_router(status_routes(translator, lifecycle, metrics))
+        app.include_router(translate_routes(endpoint, translator, lifecycle, access))
+        app.include_router(status_routes(translator, lifecycle, metrics, access))
         await translator.warm_up()
         manifest = model.manifest
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
@@ -74,13 +82,16 @@ def create_app(
             opset=manifest.graphs.opset,
             duration_s=model.load_duration_s,
         )
-        lag_probe = asyncio.create_task(_probe_event_loop(metrics))
+        watches = [asyncio.create_task(_probe_event_loop(metrics))]
+        if access is not None and access.keys is not None:
+            watches.append(asyncio.create_task(_watch_keys(access, access.keys)))
         lifecycle.set_ready()
         try:
             yield
         finally:
             lifecycle.begin_drain()
-            lag_probe.cancel()
+            for watch in watches:
+                watch.cancel()
             await asyncio.to_thread(model.engine.close, _CLOSE_TIMEOUT_S)
             translator.close()
 
@@ -94,6 +105,7 @@ def create_app(
     )
     app.state.lifecycle = lifecycle
     app.state.metrics = metrics
+    app.state.access = access
     app.include_router(page_routes())
     for raised in (DragomanError, HTTPException, RequestValidationError):
         app.add_exception_handler(raised, handle_error)
@@ -134,3 +146,11 @@ async def _probe_event_loop(metrics: Metrics) -> None:
         started_s = loop.time()
         await asyncio.sleep(_LAG_INTERVAL_S)
         metrics.event_loop_lag.observe(max(0.0, loop.time() - started_s - _LAG_INTERVAL_S))
+
+
+async def _watch_keys(access: Access, keys: KeyFile) -> None:
+    while True:
+        await asyncio.sleep(_KEYS_INTERVAL_S)
+        # On a thread: the file may lie on a disk that does not answer.
+        if await asyncio.to_thread(keys.refresh):
+            access.keys_changed()

@@ -23,6 +23,7 @@ from server.errors import DragomanError, SettingError
 from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
+from server.service.api_keys import read_keys
 from server.service.loading import load_model
 from server.service.offline import LineError, LineTranslator, read_lines
 from server.service.request import DecodingWishes
@@ -57,6 +58,8 @@ def serve(flags: Mapping[str, Any]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     metrics = Metrics(CollectorRegistry(), settings.commit)
     try:
+        if settings.api_keys_file is not None:
+            read_keys(settings.api_keys_file)  # before a model is loaded for nothing
         model = load_model(settings, metrics)
     except BundleError as error:
         return _refuse(settings.bundle, error)

@@ -17,7 +17,8 @@ the text to translate.
       |- MissingKeyError            missing_key
       |- BadKeyError                bad_key
       |- OverloadedError            overloaded              try again after `retry_after_s`
-      |    |- RateLimitedError      rate_limited
+      |    |- RateLimitedError      rate_limited            this client sends too often
+      |    |    '- QuotaExceededError  quota_exceeded       this client has sent enough for today
       |    '- QueueFullError        queue_full
       |- UnavailableError           unavailable
       |    |- NotReadyError         not_ready
@@ -123,6 +124,12 @@ class RateLimitedError(OverloadedError):
     """This client sent more than its share."""
 
     reason = "rate_limited"
+
+
+class QuotaExceededError(RateLimitedError):
+    """This client has sent what it may send in a day."""
+
+    reason = "quota_exceeded"
 
 
 class QueueFullError(OverloadedError):

@@ -72,6 +72,10 @@ class Settings(BaseSettings):
         default_beam_size: `beam_size` of requests that do not choose; None is what the bundle states, or 1.
         max_beam_size: largest `beam_size` a request may ask for.
         text_threads: threads that split, tokenise and detokenise long texts.
+        api_keys_file: file of the API keys that requests with text need one of; None needs none. Read again
+            whenever it changes.
+        requests_per_minute: of each client: by API key if there are keys and its line states no limit of its
+            own, else by address.
         log_level: least severe level that is logged.
         commit: source revision shown in `dragoman_build_info`; set when an image is built.
     """
@@ -103,6 +107,8 @@ class Settings(BaseSettings):
     default_beam_size: Positive | None = None
     max_beam_size: Positive = 8
     text_threads: Positive = 2
+    api_keys_file: Path | None = None
+    requests_per_minute: Positive | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     commit: str = "unknown"
 
