@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.access import Access, make_access
+from server.api.cors import CrossOriginMiddleware
 from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
@@ -67,7 +68,10 @@ def create_app(
         )
         endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        app.shortcuts["POST", TRANSLATE_PATH] = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        if settings.allowed_origins:
+            shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
+        app.shortcuts["POST", TRANSLATE_PATH] = shortcut
         app.include_router(translate_routes(endpoint, translator, lifecycle, access))
         app.include_router(status_routes(translator, lifecycle, metrics, access))
         await translator.warm_up()
@@ -112,6 +116,8 @@ def create_app(
     # Added last is outermost.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(RequestMiddleware, metrics=metrics)
+    if settings.allowed_origins:
+        app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
     return app
 
 

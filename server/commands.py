@@ -19,6 +19,7 @@ def serve(
     shortlist: flags.Shortlist = None,
     api_keys: flags.ApiKeys = None,
     requests_per_minute: flags.RequestsPerMinute = None,
+    cors_origins: flags.CorsOrigins = None,
     log_level: flags.LogLevel = None,
 ) -> None:
     """Serve a bundle over HTTP.
@@ -39,6 +40,7 @@ def serve(
         "shortlist": shortlist,
         "api_keys_file": api_keys,
         "requests_per_minute": requests_per_minute,
+        "cors_origins": cors_origins,
         "log_level": log_level,
     }
     raise typer.Exit(cli.serve(settings))

@@ -75,6 +75,12 @@ RequestsPerMinute = Annotated[
     int | None,
     typer.Option(help="Requests a minute of each API key, or address.", show_default="no limit"),
 ]
+CorsOrigins = Annotated[
+    str | None,
+    typer.Option(
+        help="Origins whose pages may use the server, with commas between; * is any.", show_default="none"
+    ),
+]
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")
 ]

@@ -30,6 +30,7 @@ SIZE_BUCKETS = (256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OTHER_METHOD = "_OTHER"
 UNMATCHED_ROUTE = "<unmatched>"
+PREFLIGHT_ROUTE = "<preflight>"
 # Routes whose latency is observed; each costs 22 series a method.
 TIMED_ROUTES = ("/translate", "/detect", "/livez", "/readyz", "/metrics")
 TRANSLATE_CODES = ("200", "400", "401", "403", "413", "415", "429", "499", "500", "503", "504")
