@@ -20,6 +20,7 @@ def serve(
     api_keys: flags.ApiKeys = None,
     requests_per_minute: flags.RequestsPerMinute = None,
     cors_origins: flags.CorsOrigins = None,
+    admin_port: flags.AdminPort = None,
     log_level: flags.LogLevel = None,
 ) -> None:
     """Serve a bundle over HTTP.
@@ -41,6 +42,7 @@ def serve(
         "api_keys_file": api_keys,
         "requests_per_minute": requests_per_minute,
         "cors_origins": cors_origins,
+        "admin_port": admin_port,
         "log_level": log_level,
     }
     raise typer.Exit(cli.serve(settings))

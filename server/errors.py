@@ -16,6 +16,7 @@ the text to translate.
       |- UnsupportedMediaTypeError  unsupported_media_type
       |- MissingKeyError            missing_key
       |- BadKeyError                bad_key
+      |- ForbiddenError             forbidden               the caller is in the wrong place
       |- OverloadedError            overloaded              try again after `retry_after_s`
       |    |- RateLimitedError      rate_limited            this client sends too often
       |    |    '- QuotaExceededError  quota_exceeded       this client has sent enough for today
@@ -98,6 +99,12 @@ class BadKeyError(DragomanError):
     """The API key is not one of the server's."""
 
     reason = "bad_key"
+
+
+class ForbiddenError(DragomanError):
+    """This caller may not use this port."""
+
+    reason = "forbidden"
 
 
 class OverloadedError(DragomanError):

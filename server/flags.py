@@ -81,6 +81,10 @@ CorsOrigins = Annotated[
         help="Origins whose pages may use the server, with commas between; * is any.", show_default="none"
     ),
 ]
+AdminPort = Annotated[
+    int | None,
+    typer.Option(help="Port for /admin/status and /admin/drain, on 127.0.0.1.", show_default="none"),
+]
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")
 ]

@@ -80,6 +80,8 @@ class Settings(BaseSettings):
             own, else by address.
         cors_origins: origins (`https://example.org`) whose pages may use the server from a browser, separated
             by commas; `*` is any, None is none.
+        admin_port: TCP port for operators on this machine; 0 takes a free one and logs it, None opens none.
+        admin_host: address of the admin port; only this machine can reach either.
         log_level: least severe level that is logged.
         commit: source revision shown in `dragoman_build_info`; set when an image is built.
     """
@@ -114,6 +116,8 @@ class Settings(BaseSettings):
     api_keys_file: Path | None = None
     requests_per_minute: Positive | None = None
     cors_origins: str | None = None
+    admin_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    admin_host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     commit: str = "unknown"
 

@@ -22,6 +22,7 @@ STATUS = {
     "text_too_long": 400,
     "missing_key": 401,
     "bad_key": 403,
+    "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "body_too_large": 413,
