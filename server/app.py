@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.api.access import Access, make_access
+from server.api.access import Access, document_keys, make_access
 from server.api.cors import CrossOriginMiddleware
 from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
@@ -104,6 +104,7 @@ def create_app(
         description=_DESCRIPTION,
         version="1",
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's loads scripts from a CDN; ours is in `page`
         redoc_url=None,
         redirect_slashes=False,  # a redirect's address is made of the Host header, which is the client's
     )
@@ -137,6 +138,14 @@ class Application(FastAPI):
         """
         self.shortcuts: dict[tuple[str, str], ASGIApp] = {}
         super().__init__(**options)
+
+    def openapi(self) -> dict[str, Any]:
+        """Describe the API, and the key that it wants."""
+        document = super().openapi()
+        access: Access | None = self.state.access
+        if access is not None and access.keys is not None:
+            document_keys(document)
+        return document
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""

@@ -30,6 +30,9 @@ from server.service.api_keys import ClientLimits, KeyFile
 from server.settings import Settings
 
 KEY_FIELD = "api_key"
+GUARDED_PATHS = ("/translate", "/detect", "/models")
+"""Whose routes ask an `Access`. A test asks every route without a key."""
+
 _SCHEME = b"bearer"
 _NO_FIELDS: Mapping[str, Any] = {}
 _NO_STRING = b"\0"  # is nobody's key, but it was meant as one
@@ -206,6 +209,20 @@ def make_access(settings: Settings, metrics: Metrics) -> Access | None:
         return None
     keys = None if settings.api_keys_file is None else KeyFile(settings.api_keys_file)
     return Access(keys, settings.requests_per_minute, metrics)
+
+
+def document_keys(document: dict[str, Any]) -> None:
+    """Say in the OpenAPI document which routes want a key; Swagger UI then has a field for it.
+
+    Args:
+        document: gets the security scheme.
+    """
+    document.setdefault("components", {})["securitySchemes"] = {
+        "api_key": {"type": "http", "scheme": "bearer"}
+    }
+    for path in GUARDED_PATHS:
+        for operation in document["paths"].get(path, {}).values():
+            operation["security"] = [{"api_key": []}]
 
 
 def _bearer(scope: Scope) -> bytes | None:

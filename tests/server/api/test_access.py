@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from prometheus_client import CollectorRegistry
 
-from server.api.access import Access, Client, make_access
+from server.api.access import GUARDED_PATHS, Access, Client, make_access
 from server.app import Application, create_app
 from server.errors import DeadlineExceededError, InferenceError, QueueFullError, SettingError
 from server.metrics import Metrics
@@ -27,7 +27,9 @@ KEY, LIMITED, SHORT = "dgm_first", "dgm_limited", "dgm_short"
 OPEN = {
     "/",
     "/docs",
-    "/docs/oauth2-redirect",
+    "/docs/start.js",
+    "/docs/swagger-ui-bundle.js",
+    "/docs/swagger-ui.css",
     "/openapi.json",
     "/languages",
     "/livez",
@@ -125,7 +127,7 @@ def test_every_route_is_open_on_purpose_or_wants_a_key(served: Served) -> None:
                 asked.add(route.path)
             elif method == "GET":
                 assert served.client.get(route.path).status_code == 200
-    assert asked == {"/translate", "/detect", "/models"}
+    assert asked == set(GUARDED_PATHS)
 
 
 def test_requests_are_limited_by_key(served: Served) -> None:
@@ -209,9 +211,12 @@ def test_the_log_names_the_key_and_does_not_show_it(served: Served, caplog: pyte
 
 
 def test_both_are_documented(served: Served) -> None:
-    responses = served.client.get("/openapi.json").json()["paths"]["/translate"]["post"]["responses"]
-    assert {"401", "403", "429"} <= set(responses)
-    assert "Ignored" not in json.dumps(served.client.get("/openapi.json").json())
+    document = served.client.get("/openapi.json").json()
+    assert {"401", "403", "429"} <= set(document["paths"]["/translate"]["post"]["responses"])
+    assert "Ignored" not in json.dumps(document)
+    guarded = {path for path, of in document["paths"].items() for each in of.values() if "security" in each}
+    assert guarded == set(GUARDED_PATHS)
+    assert document["components"]["securitySchemes"] == {"api_key": {"type": "http", "scheme": "bearer"}}
 
 
 def test_without_keys_addresses_are_limited() -> None:
