@@ -83,17 +83,21 @@ class Access:
         if self.keys is not None:
             self._metrics.set_keys(self.keys.ring.names)
 
-    def check_header(self, scope: Scope) -> None:
-        """Refuse a wrong key in the headers before anything of the body is read.
+    def greet(self, scope: Scope) -> Client | None:
+        """Look at the headers before anything of the body is read.
 
         Args:
             scope: ASGI scope.
 
+        Returns:
+            The client, if they say who it is.
+
         Raises:
-            BadKeyError: the key is not one of ours.
+            BadKeyError: there is a key, and it is not one of ours.
         """
-        if self.keys is not None and (key := _bearer(scope)) is not None:
-            self._find(key, self.keys)
+        if self.keys is None or (key := _bearer(scope)) is None:
+            return None
+        return self._find(scope, key, self.keys)
 
     def identify(self, scope: Scope, fields: Mapping[str, Any] = _NO_FIELDS) -> Client:
         """Find out who sends a request.
@@ -111,22 +115,23 @@ class Access:
         """
         if self.keys is None:
             return Client(_address(scope), ClientLimits(self._default))
-        # In this order; beside a JSON body, the query is not among the fields.
-        key = _bearer(scope) or _key_in(fields) or _key_in_query(scope["query_string"])
+        client = self.greet(scope)
+        if client is not None:
+            return client
+        key = _key_in(fields) or _key_in_query(scope["query_string"])  # which JSON's fields do not have
         if key is None:
             raise MissingKeyError(
                 f"an API key is needed: as the field {KEY_FIELD}, or in the header Authorization: Bearer"
             )
-        client = self._find(key, self.keys)
-        record_of(scope).key = client.name
-        return client
+        return self._find(scope, key, self.keys)
 
-    def admit(self, scope: Scope, fields: Mapping[str, Any]) -> Client:
+    def admit(self, scope: Scope, fields: Mapping[str, Any], client: Client | None = None) -> Client:
         """Find out who sends a request, and count it.
 
         Args:
             scope: ASGI scope.
             fields: of the request.
+            client: what `greet` found.
 
         Returns:
             The client.
@@ -136,7 +141,8 @@ class Access:
             BadKeyError: the key is not one of ours.
             RateLimitedError: the client has to wait.
         """
-        client = self.identify(scope, fields)
+        if client is None:
+            client = self.identify(scope, fields)
         try:
             self._allowances.take_request(client.name, client.limits, self._clock())
         except RateLimitedError:
@@ -182,10 +188,11 @@ class Access:
         if self.keys is not None:  # addresses are no labels
             self._metrics.key_used(client.name, result, characters)
 
-    def _find(self, key: bytes, keys: KeyFile) -> Client:
+    def _find(self, scope: Scope, key: bytes, keys: KeyFile) -> Client:
         found = keys.ring.find(key)
         if found is None:
             raise BadKeyError("this API key is not valid")
+        record_of(scope).key = found.name
         limits = found.limits
         if limits.requests_per_minute is None and self._default is not None:
             limits = ClientLimits(self._default, limits.characters_per_day)

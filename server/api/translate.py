@@ -106,11 +106,11 @@ class TranslateEndpoint:
         """
         translator, record, access = self._translator, record_of(scope), self._access
         self._lifecycle.check_accepting()
-        if access is not None:
-            access.check_header(scope)
+        client = None if access is None else access.greet(scope)
         headers = _headers(scope)
         given, typed = await _read(scope, headers, receive, record)
-        client = None if access is None else access.admit(scope, given)
+        if access is not None:
+            client = access.admit(scope, given, client)
         fields = read_translate_fields(given, typed=typed)
         job = TranslationRequest(
             # Two clients may send the same id at the same time.
@@ -190,10 +190,10 @@ def translate_routes(
         """All served languages with a confidence of 0 to 100, likeliest first."""
         record = record_of(request.scope)
         lifecycle.check_accepting()
-        if access is not None:
-            access.check_header(request.scope)
+        client = None if access is None else access.greet(request.scope)
         given, typed = await _read(request.scope, _headers(request.scope), request.receive, record)
-        client = None if access is None else access.admit(request.scope, given)
+        if access is not None:
+            client = access.admit(request.scope, given, client)
         fields = read_detect_fields(given, typed=typed)
         with lifecycle.taking_on():
             found = await translator.detect(fields.q)
@@ -233,7 +233,7 @@ def _note(record: RequestRecord, translation: Translation) -> None:
 
 
 def _server_timing(record: RequestRecord) -> str:
-    """Write milliseconds per stage, of the slowest sentence each; `total` counts from the headers' arrival."""
+    """Write milliseconds per stage, of the slowest sentence each; `total` is from the headers' arrival on."""
     stages = ", ".join(f"{stage};dur={1000 * stage_s:.2f}" for stage, stage_s in record.stages_s.items())
     return f"{stages}, total;dur={1000 * (time.monotonic() - record.started_s):.2f}"
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
 from fastapi.routing import iter_route_contexts
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from server.api.access import GUARDED_PATHS, Access, Client, make_access
@@ -19,6 +21,7 @@ from server.metrics import Metrics
 from server.service.api_keys import ClientLimits, key_line
 from server.settings import Settings
 from tests.server.api.test_app import FIELDS, assert_error, eventually, value
+from tests.server.api.test_fuzz import VALUES
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
 
@@ -114,6 +117,30 @@ def test_without_a_key_of_ours_nothing_is_translated(
         assert response.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
     assert served.engine.submitted == []
     eventually(lambda: value(served.client, 'dragoman_requests_rejected_total{reason="unauthorized"}') == 2)
+
+
+@hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(
+    key=st.none() | st.text(max_size=30) | VALUES,
+    header=st.none() | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30),
+    query=st.text(max_size=20),
+)
+def test_whatever_is_sent_for_a_key_is_not_one(
+    served: Served, key: object, header: str | None, query: str
+) -> None:
+    response = served.client.post(
+        "/translate",
+        content=json.dumps(FIELDS | {"api_key": key}),
+        params={"api_key": query.encode("utf-8", "replace")},
+        headers={"Content-Type": "application/json"}
+        | ({} if header is None else {"Authorization": f"Bearer {header}".strip()}),
+    )
+    body = response.json()
+    assert (response.status_code, body["code"]) in {
+        (400, "malformed"),
+        (401, "missing_key"),
+        (403, "bad_key"),
+    }
 
 
 def test_every_route_is_open_on_purpose_or_wants_a_key(served: Served) -> None:
