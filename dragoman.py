@@ -36,6 +36,7 @@ from export.flags import (
     parse_widths,
 )
 from server import flags
+from server.commands import api_key, serve
 
 app = typer.Typer(
     name="dragoman",
@@ -303,38 +304,14 @@ def shortlist(
     raise typer.Exit(run_shortlist(bundle, out, options, force=force))
 
 
-@app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))
-def serve(
-    bundle: flags.ServedBundle = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
-    workers: flags.Workers = None,
-    device: flags.Device = None,
-    max_rows: flags.MaxRows = None,
-    max_kv_cache_mib: flags.MaxKvCacheMib = None,
-    beam_size: flags.DefaultBeamSize = None,
-    shortlist: flags.Shortlist = None,
-    log_level: flags.LogLevel = None,
-) -> None:
-    """Serve a bundle over HTTP.
-
-    Every setting is also a variable, DRAGOMAN_PORT for instance; docs/operations.md lists them all.
-    """
-    from server import cli
-
-    settings = {
-        "bundle": bundle,
-        "host": host,
-        "port": port,
-        "workers": workers,
-        "device": device,
-        "max_rows": max_rows,
-        "max_kv_cache_mib": max_kv_cache_mib,
-        "default_beam_size": beam_size,
-        "shortlist": shortlist,
-        "log_level": log_level,
-    }
-    raise typer.Exit(cli.serve(settings))
+app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))(serve)
+app.command(
+    epilog=_examples(
+        "dragoman api-key weblate >> keys            # the key is shown, the file gets its hash",
+        "dragoman api-key mastodon --requests-per-minute 60 --characters-per-day 500000 >> keys",
+        "dragoman serve --api-keys keys",
+    ),
+)(api_key)
 
 
 @app.command(

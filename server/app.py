@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server.api.access import Access, document_keys, make_access
+from server.api.cors import CrossOriginMiddleware
 from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
@@ -20,6 +22,7 @@ from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_ro
 from server.errors import DragomanError
 from server.metrics import Metrics
 from server.service.admission import request_limits
+from server.service.api_keys import KeyFile
 from server.service.languages import Detector
 from server.service.loading import load_model
 from server.service.model import ServedModel
@@ -27,6 +30,7 @@ from server.service.translator import Translator
 from server.settings import Settings
 
 _LAG_INTERVAL_S = 0.1
+_KEYS_INTERVAL_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
 _DESCRIPTION = (
     "Translates texts. `POST /translate` takes LibreTranslate's requests; its clients work unchanged."
@@ -44,10 +48,15 @@ def create_app(
         metrics: where events are counted; without one, a registry of its own is made.
 
     Returns:
-        An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series.
+        An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series,
+        `app.state.access` the keys.
+
+    Raises:
+        SettingError: the file of API keys cannot be used.
     """
     metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
     lifecycle = Lifecycle(metrics)
+    access = make_access(settings, metrics)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
@@ -57,11 +66,14 @@ def create_app(
         translator = Translator(
             model, request_limits(settings, model.manifest), Detector(), settings.text_threads
         )
-        endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s)
+        endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        app.shortcuts["POST", TRANSLATE_PATH] = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
-        app.include_router(translate_routes(endpoint, translator, lifecycle))
-        app.include_router(status_routes(translator, lifecycle, metrics))
+        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        if settings.allowed_origins:
+            shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
+        app.shortcuts["POST", TRANSLATE_PATH] = shortcut
+        app.include_router(translate_routes(endpoint, translator, lifecycle, access))
+        app.include_router(status_routes(translator, lifecycle, metrics, access))
         await translator.warm_up()
         manifest = model.manifest
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
@@ -74,13 +86,16 @@ def create_app(
             opset=manifest.graphs.opset,
             duration_s=model.load_duration_s,
         )
-        lag_probe = asyncio.create_task(_probe_event_loop(metrics))
+        watches = [asyncio.create_task(_probe_event_loop(metrics))]
+        if access is not None and access.keys is not None:
+            watches.append(asyncio.create_task(_watch_keys(access, access.keys)))
         lifecycle.set_ready()
         try:
             yield
         finally:
             lifecycle.begin_drain()
-            lag_probe.cancel()
+            for watch in watches:
+                watch.cancel()
             await asyncio.to_thread(model.engine.close, _CLOSE_TIMEOUT_S)
             translator.close()
 
@@ -89,17 +104,21 @@ def create_app(
         description=_DESCRIPTION,
         version="1",
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's loads scripts from a CDN; ours is in `page`
         redoc_url=None,
         redirect_slashes=False,  # a redirect's address is made of the Host header, which is the client's
     )
     app.state.lifecycle = lifecycle
     app.state.metrics = metrics
+    app.state.access = access
     app.include_router(page_routes())
     for raised in (DragomanError, HTTPException, RequestValidationError):
         app.add_exception_handler(raised, handle_error)
     # Added last is outermost.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(RequestMiddleware, metrics=metrics)
+    if settings.allowed_origins:
+        app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
     return app
 
 
@@ -120,6 +139,14 @@ class Application(FastAPI):
         self.shortcuts: dict[tuple[str, str], ASGIApp] = {}
         super().__init__(**options)
 
+    def openapi(self) -> dict[str, Any]:
+        """Describe the API, and the key that it wants."""
+        document = super().openapi()
+        access: Access | None = self.state.access
+        if access is not None and access.keys is not None:
+            document_keys(document)
+        return document
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         shortcut = None
@@ -134,3 +161,11 @@ async def _probe_event_loop(metrics: Metrics) -> None:
         started_s = loop.time()
         await asyncio.sleep(_LAG_INTERVAL_S)
         metrics.event_loop_lag.observe(max(0.0, loop.time() - started_s - _LAG_INTERVAL_S))
+
+
+async def _watch_keys(access: Access, keys: KeyFile) -> None:
+    while True:
+        await asyncio.sleep(_KEYS_INTERVAL_S)
+        # On a thread: the file may lie on a disk that does not answer.
+        if await asyncio.to_thread(keys.refresh):
+            access.keys_changed()

@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+import socket
 import stat
 import sys
 from collections.abc import Mapping
@@ -17,13 +18,16 @@ from tqdm import tqdm
 
 from export.bundle import BundleError
 from server.allocator import return_large_blocks
+from server.api.admin import AdminPages, admin_application
 from server.api.http_server import listen, make_server
 from server.app import create_app
 from server.errors import DragomanError, SettingError
 from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
+from server.service.api_keys import read_keys
 from server.service.loading import load_model
+from server.service.model import ServedModel
 from server.service.offline import LineError, LineTranslator, read_lines
 from server.service.request import DecodingWishes
 from server.settings import Settings
@@ -57,26 +61,47 @@ def serve(flags: Mapping[str, Any]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     metrics = Metrics(CollectorRegistry(), settings.commit)
     try:
+        if settings.api_keys_file is not None:
+            read_keys(settings.api_keys_file)  # before a model is loaded for nothing
         model = load_model(settings, metrics)
     except BundleError as error:
         return _refuse(settings.bundle, error)
     except SettingError as error:
         return _fail(EXIT_USAGE, str(error))
-    try:
-        listener = listen(settings.host, settings.port)
-    except OSError as error:
-        model.engine.close(_CLOSE_TIMEOUT_S)
-        reason = error.strerror or str(error)
-        return _fail(EXIT_FAILED, f"cannot listen on {settings.host} port {settings.port}: {reason}")
+    addresses = [(settings.host, settings.port)]
+    if settings.admin_port is not None:
+        addresses.append((settings.admin_host, settings.admin_port))
+    with contextlib.ExitStack() as opened:
+        listeners = []
+        for host, port in addresses:
+            try:
+                listeners.append(opened.enter_context(listen(host, port)))
+            except OSError as error:
+                model.engine.close(_CLOSE_TIMEOUT_S)
+                return _fail(
+                    EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
+                )
+        _run(settings, model, metrics, *listeners)
+    return 0
+
+
+def _run(
+    settings: Settings,
+    model: ServedModel,
+    metrics: Metrics,
+    listener: socket.socket,
+    admin_listener: socket.socket | None = None,
+) -> None:
     app = create_app(settings, model, metrics)
 
     def count_refusal(status: int) -> None:
         metrics.answered(None, "_OTHER", status, 0.0, 0)
 
-    with listener:
-        server = make_server(app, settings, app.state.lifecycle, count_refusal)
-        server.run(sockets=[listener])
-    return 0
+    server = make_server(app, settings, app.state.lifecycle, count_refusal)
+    if admin_listener is not None:
+        pages = AdminPages(settings, app.state.lifecycle, app.state.access, lambda: model, server.end)
+        server.add_admin(admin_application(pages, metrics), admin_listener)
+    server.run(sockets=[listener])
 
 
 def translate(

@@ -16,8 +16,10 @@ the text to translate.
       |- UnsupportedMediaTypeError  unsupported_media_type
       |- MissingKeyError            missing_key
       |- BadKeyError                bad_key
+      |- ForbiddenError             forbidden               the caller is in the wrong place
       |- OverloadedError            overloaded              try again after `retry_after_s`
-      |    |- RateLimitedError      rate_limited
+      |    |- RateLimitedError      rate_limited            this client sends too often
+      |    |    '- QuotaExceededError  quota_exceeded       this client has sent enough for today
       |    '- QueueFullError        queue_full
       |- UnavailableError           unavailable
       |    |- NotReadyError         not_ready
@@ -99,6 +101,12 @@ class BadKeyError(DragomanError):
     reason = "bad_key"
 
 
+class ForbiddenError(DragomanError):
+    """This caller may not use this port."""
+
+    reason = "forbidden"
+
+
 class OverloadedError(DragomanError):
     """The server could serve this request later.
 
@@ -123,6 +131,12 @@ class RateLimitedError(OverloadedError):
     """This client sent more than its share."""
 
     reason = "rate_limited"
+
+
+class QuotaExceededError(RateLimitedError):
+    """This client has sent what it may send in a day."""
+
+    reason = "quota_exceeded"
 
 
 class QueueFullError(OverloadedError):

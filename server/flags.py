@@ -65,6 +65,26 @@ DefaultBeamSize = Annotated[
     int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
 ]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="info")]
+ApiKeys = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-keys", help="File of the API keys that requests need; see api-key.", show_default="none needed"
+    ),
+]
+RequestsPerMinute = Annotated[
+    int | None,
+    typer.Option(help="Requests a minute of each API key, or address.", show_default="no limit"),
+]
+CorsOrigins = Annotated[
+    str | None,
+    typer.Option(
+        help="Origins whose pages may use the server, with commas between; * is any.", show_default="none"
+    ),
+]
+AdminPort = Annotated[
+    int | None,
+    typer.Option(help="Port for /admin/status and /admin/drain, on 127.0.0.1.", show_default="none"),
+]
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")
 ]

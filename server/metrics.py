@@ -30,13 +30,15 @@ SIZE_BUCKETS = (256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OTHER_METHOD = "_OTHER"
 UNMATCHED_ROUTE = "<unmatched>"
+PREFLIGHT_ROUTE = "<preflight>"
 # Routes whose latency is observed; each costs 22 series a method.
 TIMED_ROUTES = ("/translate", "/detect", "/livez", "/readyz", "/metrics")
-TRANSLATE_CODES = ("200", "400", "413", "415", "429", "499", "500", "503", "504")
+TRANSLATE_CODES = ("200", "400", "401", "403", "413", "415", "429", "499", "500", "503", "504")
 STAGES = ("parse", "tokenize", "encode", "decode", "detokenize")
 FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
 ENGINE_ERRORS = ("run_failed", "terminated", "poison", "out_of_memory", "worker_lost")
 PHASES = ("receiving", "queued", "running")
+KEY_RESULTS = ("admitted", "rate_limited", "over_quota")
 REJECTED = {
     "invalid_request": "invalid",
     "malformed": "invalid",
@@ -49,6 +51,7 @@ REJECTED = {
     "missing_key": "unauthorized",
     "bad_key": "unauthorized",
     "rate_limited": "rate_limited",
+    "quota_exceeded": "quota_exceeded",
     "queue_full": "queue_full",
     "deadline_exceeded": "deadline",
     "draining": "draining",
@@ -96,6 +99,13 @@ class Metrics:
         self._disconnects = counter(
             "client_disconnects_total", "Requests abandoned by the client.", ("phase",)
         )
+        self._key_requests = counter(
+            "key_requests_total", "Requests by the name of their API key.", ("key", "result")
+        )
+        self._key_characters = counter(
+            "key_characters_total", "Characters taken on, by the name of their API key.", ("key",)
+        )
+        self._keys: frozenset[str] = frozenset()
         self._queue_sentences = gauge("queue_sentences", "Sentences waiting.")
         self._queue_tokens = gauge("queue_tokens", "Source tokens waiting.")
         self.queue_capacity_tokens = gauge(
@@ -198,6 +208,34 @@ class Metrics:
     def disconnected(self, phase: str) -> None:
         """Count a client that went away: `receiving`, `queued` or `running`."""
         self._disconnects.labels(phase).inc()
+
+    def set_keys(self, names: frozenset[str]) -> None:
+        """Say whose API keys there are from now on: a closed set, which the operator's file decides.
+
+        Args:
+            names: of all keys; series of others end.
+        """
+        for name in self._keys - names:
+            self._key_characters.remove(name)
+            for result in KEY_RESULTS:
+                self._key_requests.remove(name, result)
+        for name in sorted(names):
+            self._key_characters.labels(name)
+            for result in KEY_RESULTS:
+                self._key_requests.labels(name, result)
+        self._keys = names
+
+    def key_used(self, name: str, result: str, characters: int) -> None:
+        """Count a request with an API key.
+
+        Args:
+            name: of the key; one that has left the file since the request came is looked over.
+            result: one of `KEY_RESULTS`.
+            characters: taken on for translation.
+        """
+        if name in self._keys:
+            self._key_requests.labels(name, result).inc()
+            self._key_characters.labels(name).inc(characters)
 
     def stage(self, stage: str, duration_s: float) -> None:
         """Observe how long one of `STAGES` took for a request."""

@@ -5,15 +5,17 @@ Nothing else reads the environment. A leaf: imports nothing of this project.
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@*,\s]+")
 _CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -72,6 +74,14 @@ class Settings(BaseSettings):
         default_beam_size: `beam_size` of requests that do not choose; None is what the bundle states, or 1.
         max_beam_size: largest `beam_size` a request may ask for.
         text_threads: threads that split, tokenise and detokenise long texts.
+        api_keys_file: file of the API keys that requests with text need one of; None needs none. Read again
+            whenever it changes.
+        requests_per_minute: of each client: by API key if there are keys and its line states no limit of its
+            own, else by address.
+        cors_origins: origins (`https://example.org`) whose pages may use the server from a browser, separated
+            by commas; `*` is any, None is none.
+        admin_port: TCP port for operators on this machine; 0 takes a free one and logs it, None opens none.
+        admin_host: address of the admin port; only this machine can reach either.
         log_level: least severe level that is logged.
         commit: source revision shown in `dragoman_build_info`; set when an image is built.
     """
@@ -103,8 +113,26 @@ class Settings(BaseSettings):
     default_beam_size: Positive | None = None
     max_beam_size: Positive = 8
     text_threads: Positive = 2
+    api_keys_file: Path | None = None
+    requests_per_minute: Positive | None = None
+    cors_origins: str | None = None
+    admin_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    admin_host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     commit: str = "unknown"
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, origins: str | None) -> str | None:
+        for origin in (origins or "").split(","):
+            if origins and origin.strip() != "*" and not _ORIGIN.fullmatch(origin.strip()):
+                raise ValueError("an origin is scheme://host or scheme://host:port without a path; or *")
+        return origins
+
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """`cors_origins` one by one, in the small letters that browsers send."""
+        return tuple(origin.strip().lower() for origin in (self.cors_origins or "").split(",") if origin)
 
     @property
     def engine_workers(self) -> int:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from server.service.api_keys import ClientLimits, key_line
 from tests.server_process import serving
 
 WITH_PROMTOOL = pytest.mark.skipif(
@@ -30,10 +31,12 @@ DATASOURCE = "dragoman-prometheus"
 
 @pytest.fixture(scope="module")
 def scrape(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The text of `/metrics` of a real server that has translated one sentence."""
-    log = tmp_path_factory.mktemp("log") / "server.log"
-    with serving(tiny_bundle, log) as server:
-        fields = {"q": "the cat sees a bird.", "source": "en", "target": "de"}
+    """The text of `/metrics` of a real server with an API key that has translated one sentence."""
+    directory = tmp_path_factory.mktemp("server")
+    keys = directory / "keys"
+    keys.write_text(key_line("weblate", "dgm_key", ClientLimits()))
+    with serving(tiny_bundle, directory / "log", api_keys_file=keys) as server:
+        fields = {"q": "the cat sees a bird.", "source": "en", "target": "de", "api_key": "dgm_key"}
         assert httpx.post(f"{server.url}/translate", data=fields, timeout=30).status_code == 200
         yield httpx.get(f"{server.url}/metrics", timeout=10).text
 

@@ -17,7 +17,7 @@ TREES = (*PACKAGES, "tests", "benchmarks")
 MAX_LINES = 400
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "handler"}
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}
-COMMANDS = ("train", "evaluate", "export", "import", "shortlist", "serve", "translate")
+COMMANDS = ("train", "evaluate", "export", "import", "shortlist", "serve", "api-key", "translate")
 
 
 def sources(root: Path, *trees: str) -> list[Path]:
@@ -143,5 +143,9 @@ def test_every_command_explains_itself(repository: Path, command: str) -> None:
 
 def test_command_list_is_complete(repository: Path) -> None:
     commands = dragoman.app.registered_commands
-    names = {command.name or command.callback.__name__ for command in commands if command.callback}
+    names = {
+        command.name or command.callback.__name__.replace("_", "-")
+        for command in commands
+        if command.callback
+    }
     assert names == set(COMMANDS)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.api.record import record_of
-from server.errors import DragomanError, MalformedBodyError, OverloadedError
+from server.errors import DragomanError, MalformedBodyError, OverloadedError, RateLimitedError
 
 STATUS = {
     "invalid_request": 400,
@@ -22,12 +22,14 @@ STATUS = {
     "text_too_long": 400,
     "missing_key": 401,
     "bad_key": 403,
+    "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "overloaded": 429,
     "rate_limited": 429,
+    "quota_exceeded": 429,
     "queue_full": 429,
     "headers_too_large": 431,
     "client_disconnected": 499,  # never sent; nginx' number for logs and metrics
@@ -137,10 +139,14 @@ def response_for(error: Exception, request_id: str) -> Response:
         return error_response("internal error; the server's log has the details", "internal", request_id)
     if STATUS[error.reason] in (429, 503):
         delay_s = error.retry_after_s if isinstance(error, OverloadedError) else _UNAVAILABLE_RETRY_S
-        headers["Retry-After"] = str(retry_after(delay_s))
+        # What one client has used up comes back at a known time, and nobody else waits for it.
+        known = isinstance(error, RateLimitedError)
+        headers["Retry-After"] = str(max(1, math.ceil(delay_s)) if known else retry_after(delay_s))
     if error.reason == "draining" or isinstance(error, AmbiguousFramingError):
         # While draining, so that the client's next attempt reaches another replica.
         headers["Connection"] = "close"
+    if error.reason == "missing_key":
+        headers["WWW-Authenticate"] = "Bearer"
     if error.reason == "unsupported_media_type":
         headers["Accept-Encoding"] = "identity"
     return error_response(str(error), error.reason, request_id, headers)

@@ -4,6 +4,7 @@ uvicorn waits for ever for the rest of a header or a body, and one such connecti
 """
 
 import asyncio
+import functools
 import logging
 import secrets
 import signal
@@ -11,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import h11
 import uvicorn
@@ -180,6 +181,20 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._lifecycle = lifecycle
         self._settings = settings
+        self._admin: tuple[uvicorn.Config, socket.socket] | None = None
+
+    def add_admin(self, app: Any, listener: socket.socket) -> None:
+        """Serve a second application beside the first, on the same event loop, from its start to its end.
+
+        Args:
+            app: ASGI application without a lifespan.
+            listener: of the admin port.
+        """
+        self._admin = _configure(app, self._settings, lambda status: None, lifespan="off"), listener
+
+    def end(self) -> None:
+        """Begin to drain, as SIGTERM does."""
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take SIGTERM or SIGINT: before the start they end the process at once, afterwards they drain it."""
@@ -194,6 +209,19 @@ class DrainingServer(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             log.info("ready on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+            if self._admin is not None:
+                await self._open_admin(*self._admin)
+
+    async def _open_admin(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        # With our state and among our servers, its connections are counted, drained and closed as all others.
+        config.load()
+        protocol_class: Any = config.http_protocol_class
+        protocol = functools.partial(
+            protocol_class, config=config, server_state=self.server_state, app_state={}
+        )
+        self.servers.append(await asyncio.get_running_loop().create_server(protocol, sock=listener))
+        host, port = listener.getsockname()[:2]
+        log.info("admin on http://%s:%d/admin/status", f"[{host}]" if ":" in host else host, port)
 
     @staticmethod
     def _loop_time() -> float:
@@ -232,12 +260,18 @@ def make_server(
     Returns:
         A server; `run(sockets=[...])` serves.
     """
-    config = uvicorn.Config(
+    return DrainingServer(_configure(app, settings, on_refusal, lifespan="on"), lifecycle, settings)
+
+
+def _configure(
+    app: Any, settings: Settings, on_refusal: _RefusalHook, lifespan: Literal["on", "off"]
+) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=bounded_protocol(settings.header_timeout_s, settings.body_timeout_s, on_refusal),
         ws="none",
         loop="asyncio",
-        lifespan="on",
+        lifespan=lifespan,
         log_config=None,
         access_log=False,
         proxy_headers=False,
@@ -247,7 +281,6 @@ def make_server(
         timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.close_timeout_s,
     )
-    return DrainingServer(config, lifecycle, settings)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from server.errors import DrainingError, NotReadyError
 from server.metrics import Metrics
@@ -32,6 +33,18 @@ class Lifecycle:
     def draining(self) -> bool:
         """Whether the end has begun."""
         return self._draining
+
+    @property
+    def state(self) -> Literal["loading", "ready", "draining"]:
+        """Where the server stands."""
+        if self._draining:
+            return "draining"
+        return "ready" if self._ready else "loading"
+
+    @property
+    def active(self) -> int:
+        """Requests that were taken on and have not ended."""
+        return self._active
 
     def set_ready(self) -> None:
         """Accept requests from now on."""

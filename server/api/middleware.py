@@ -187,6 +187,8 @@ def _log(
     }
     if reason is not None:
         fields["reason"] = reason
+    if r.key is not None:
+        fields["key"] = r.key
     if r.disconnect_phase is not None:
         fields["disconnect_phase"] = r.disconnect_phase
     if r.texts:

@@ -18,6 +18,7 @@ class RequestRecord:
         body_bytes: bytes of the body read so far.
         status: status sent, 0 until then.
         error: what was raised, if anything.
+        key: name of the API key it came with, never the key itself.
         disconnect_phase: set if the client went away: `receiving`, `queued` or `running`.
         texts: texts to translate.
         sentences: sequences that went through the engine.
@@ -32,6 +33,7 @@ class RequestRecord:
     body_bytes: int = 0
     status: int = 0
     error: BaseException | None = None
+    key: str | None = None
     disconnect_phase: str | None = None
     texts: int = 0
     sentences: int = 0

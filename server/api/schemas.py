@@ -39,7 +39,9 @@ class TranslateFields(BaseModel):
     target: str = Field(description="Language code to translate to.", examples=["de"])
     format: Literal["text", "html"] = Field("text", description="`html` keeps tags in place.")
     alternatives: Natural = Field(0, description="Further translations wanted for each text.")
-    api_key: str | None = Field(None, description="Ignored: this server has no keys.")
+    api_key: str | None = Field(
+        None, description="If the server wants one; the header `Authorization: Bearer` does it, too."
+    )
     beam_size: Natural | None = Field(None, description="Hypotheses kept at each step; 1 is greedy search.")
     length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = Field(
         None, description="Exponent of the length by which a hypothesis' log-probability is divided."
@@ -123,7 +125,9 @@ class DetectFields(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: str = Field(description="Text whose language is wanted.", examples=["Where is the train station?"])
-    api_key: str | None = Field(None, description="Ignored: this server has no keys.")
+    api_key: str | None = Field(
+        None, description="If the server wants one; the header `Authorization: Bearer` does it, too."
+    )
 
 
 class DetectedLanguage(BaseModel):

@@ -4,10 +4,11 @@ import asyncio
 import time
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import JSONResponse, Response
 
+from server.api.access import Access
 from server.api.lifecycle import Lifecycle
 from server.api.schemas import ErrorAnswer, LanguageAnswer
 from server.engine.sequence import EngineStats
@@ -32,13 +33,16 @@ _SHOWN = {
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer, "description": "Not now."}}
 
 
-def status_routes(translator: Translator, lifecycle: Lifecycle, metrics: Metrics) -> APIRouter:
+def status_routes(
+    translator: Translator, lifecycle: Lifecycle, metrics: Metrics, access: Access | None = None
+) -> APIRouter:
     """Build the routes that say how the server is.
 
     Args:
         translator: with the model.
         lifecycle: of the server.
         metrics: to render.
+        access: who may see the model; None for everybody.
 
     Returns:
         A router.
@@ -92,8 +96,10 @@ def status_routes(translator: Translator, lifecycle: Lifecycle, metrics: Metrics
         ]
 
     @router.get("/models", summary="The model being served", response_model=None)
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
         """What the bundle's manifest says about the model, and the limits of this server."""
+        if access is not None:
+            access.identify(request.scope)
         manifest = model.manifest
         shown = manifest.model_dump(
             mode="json",

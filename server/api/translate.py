@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from server.api.access import Access
 from server.api.body import Fields, parse_fields, read_body
 from server.api.disconnect import unless_disconnected
 from server.api.errors import ClientDisconnectedError
@@ -35,9 +36,14 @@ _READ_HEADERS = {name.encode(): name for name in ("content-type", "content-encod
 _MAX_TIMEOUT_DIGITS = 9
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request cannot be served as it is written."},
+    401: {"model": ErrorAnswer, "description": "The server wants an API key."},
+    403: {"model": ErrorAnswer, "description": "The API key is not one of the server's."},
     413: {"model": ErrorAnswer, "description": "The body is too large."},
     415: {"model": ErrorAnswer, "description": "The body is neither JSON nor a urlencoded form."},
-    429: {"model": ErrorAnswer, "description": "The queue is full; come back after `Retry-After` seconds."},
+    429: {
+        "model": ErrorAnswer,
+        "description": "The queue is full, or this client sent its share; wait for `Retry-After` seconds.",
+    },
     503: {"model": ErrorAnswer, "description": "Loading, draining or out of order."},
     504: {"model": ErrorAnswer, "description": "The deadline passed."},
 }
@@ -59,17 +65,25 @@ class TranslateEndpoint:
     event loop would be spent between FastAPI's layers.
     """
 
-    def __init__(self, translator: Translator, lifecycle: Lifecycle, request_timeout_s: float) -> None:
+    def __init__(
+        self,
+        translator: Translator,
+        lifecycle: Lifecycle,
+        request_timeout_s: float,
+        access: Access | None = None,
+    ) -> None:
         """Keep what is needed.
 
         Args:
             translator: does the work.
             lifecycle: says whether requests are accepted.
             request_timeout_s: longest deadline of a request.
+            access: who may send how much; None for everybody and anything.
         """
         self._translator = translator
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request as an ASGI application."""
@@ -90,10 +104,13 @@ class TranslateEndpoint:
             DragomanError: the request cannot be served; the middleware knows how to say so.
             ClientDisconnectedError: the client went away.
         """
-        translator, record = self._translator, record_of(scope)
+        translator, record, access = self._translator, record_of(scope), self._access
         self._lifecycle.check_accepting()
+        client = None if access is None else access.greet(scope)
         headers = _headers(scope)
         given, typed = await _read(scope, headers, receive, record)
+        if access is not None:
+            client = access.admit(scope, given, client)
         fields = read_translate_fields(given, typed=typed)
         job = TranslationRequest(
             # Two clients may send the same id at the same time.
@@ -111,10 +128,15 @@ class TranslateEndpoint:
         def note_disconnect() -> None:
             record.disconnect_phase = translator.phase(job.request_id)
 
+        def translated() -> Coroutine[Any, Any, Translation]:
+            return unless_disconnected(scope, receive, translator.translate(job), note_disconnect)
+
         with self._lifecycle.taking_on():
-            translation = await unless_disconnected(
-                scope, receive, translator.translate(job), note_disconnect
-            )
+            if access is None or client is None:
+                translation = await translated()
+            else:
+                with access.spending(client, sum(map(len, job.texts))):
+                    translation = await translated()
         _note(record, translation)
         return _json(translate_answer(fields, translation), {"Server-Timing": _server_timing(record)})
 
@@ -130,13 +152,16 @@ class TranslateEndpoint:
         return min(self._request_timeout_s, int(asked) / 1000)
 
 
-def translate_routes(endpoint: TranslateEndpoint, translator: Translator, lifecycle: Lifecycle) -> APIRouter:
+def translate_routes(
+    endpoint: TranslateEndpoint, translator: Translator, lifecycle: Lifecycle, access: Access | None = None
+) -> APIRouter:
     """Build the routes that take text.
 
     Args:
         endpoint: of `POST /translate`.
         translator: detects languages.
         lifecycle: says whether requests are accepted.
+        access: who may send how much; None for everybody and anything.
 
     Returns:
         A router.
@@ -165,10 +190,15 @@ def translate_routes(endpoint: TranslateEndpoint, translator: Translator, lifecy
         """All served languages with a confidence of 0 to 100, likeliest first."""
         record = record_of(request.scope)
         lifecycle.check_accepting()
+        client = None if access is None else access.greet(request.scope)
         given, typed = await _read(request.scope, _headers(request.scope), request.receive, record)
+        if access is not None:
+            client = access.admit(request.scope, given, client)
         fields = read_detect_fields(given, typed=typed)
         with lifecycle.taking_on():
             found = await translator.detect(fields.q)
+        if access is not None and client is not None:
+            access.note_detection(client)
         return _json([{"confidence": d.confidence, "language": d.language} for d in found])
 
     return router
@@ -203,7 +233,9 @@ def _note(record: RequestRecord, translation: Translation) -> None:
 
 
 def _server_timing(record: RequestRecord) -> str:
-    return ", ".join(f"{stage};dur={1000 * stage_s:.2f}" for stage, stage_s in record.stages_s.items())
+    """Write milliseconds per stage, of the slowest sentence each; `total` is from the headers' arrival on."""
+    stages = ", ".join(f"{stage};dur={1000 * stage_s:.2f}" for stage, stage_s in record.stages_s.items())
+    return f"{stages}, total;dur={1000 * (time.monotonic() - record.started_s):.2f}"
 
 
 def _json(value: Any, headers: dict[str, str] | None = None) -> Response:

@@ -143,6 +143,13 @@ CASES = [
     text("47 base64", "TG9yZW0gaXBzdW0gZG9sb3Igc2l0IGFtZXQ=" * 2, *LONG_OK),
     fields("format unknown", "invalid_request", format="markdown"),
     fields("html bomb", "ok", "text_too_long", q="<a '" * 400, format="html"),
+    *(
+        raw(f"timeout {sent!r}", VALID, "invalid_request", X_Request_Timeout_Ms=sent)
+        for sent in ("0", "-5", "+5", "1e3", "1.5", "soon", "5 5", "0x10", "1" * 5000)
+    ),
+    raw("timeout of eleven days", VALID, "ok", X_Request_Timeout_Ms="999999999"),
+    raw("56 a key that nobody asked for", VALID, "ok", Authorization="Bearer " + "x" * 5000),
+    fields("56 a key in a field that nobody asked for", "ok", api_key="x" * 100_000),
     raw("57 request id", VALID, "ok", X_Request_ID='"; drop\\x1b'),
     raw("57 long request id", VALID, "ok", X_Request_ID="x" * 10_000),
     raw("58 traceparent", VALID, "ok", traceparent="ff-" + "0" * 32 + "-" + "0" * 16 + "-zz"),

@@ -28,6 +28,31 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "origins"),
+    [
+        (None, ()),
+        ("", ()),
+        ("*", ("*",)),
+        ("https://a.example", ("https://a.example",)),
+        (
+            "https://A.example , http://localhost:3000,moz-extension://x",
+            ("https://a.example", "http://localhost:3000", "moz-extension://x"),
+        ),
+    ],
+)
+def test_origins_are_separated_by_commas(given: str | None, origins: tuple[str, ...]) -> None:
+    assert Settings(cors_origins=given).allowed_origins == origins
+
+
+@pytest.mark.parametrize(
+    "given", ["a.example", "https://a.example/", "https://*.a.example", "https://a.example,", "null", "//a"]
+)
+def test_what_is_no_origin_is_refused(given: str) -> None:
+    with pytest.raises(ValidationError, match="an origin is"):
+        Settings(cors_origins=given)
+
+
+@pytest.mark.parametrize(
     ("cpu_max", "at_most"),
     [("100000 100000\n", 1), ("50000 100000", 1), ("150000 100000", 2), ("1000 100000", 1)],
 )

@@ -1,0 +1,70 @@
+"""The pages in a real browser, if one is installed: they come up, and their policy stands in nobody's way."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server.app import create_app
+from server.settings import Settings
+from tests.server.fake_engine import FakeEngine, served_model
+from tests.server.live_app import serving
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--enable-logging=stderr",
+    "--virtual-time-budget=8000",
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium is installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    settings = Settings(close_timeout_s=1)
+    with serving(create_app(settings, served_model(FakeEngine())), settings) as client:
+        yield str(client.base_url)
+
+
+def opened(url: str, profile: Path) -> tuple[str, str]:
+    """Open a page; return what it became, and what the browser had to say about it."""
+    assert BROWSER is not None
+    done = subprocess.run(
+        [BROWSER, *FLAGS, f"--user-data-dir={profile}", "--dump-dom", url],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("", '<option value="en">English</option>'),
+        ("docs", 'data-path="/translate"'),
+        ("docs#/translate/translate_translate_post", "Try it out"),
+    ],
+)
+def test_a_page_comes_up_within_its_policy(url: str, tmp_path: Path, path: str, shown: str) -> None:
+    page, said = opened(f"{url}/{path}", tmp_path)
+    assert shown in page
+    assert "violates" not in said
+    assert "Uncaught" not in said
+
+
+def test_a_violation_would_be_seen(tmp_path: Path) -> None:
+    """Without this, the test above could not fail."""
+    page = tmp_path / "page.html"
+    policy = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\">"
+    page.write_text(f"<html><head>{policy}</head><body><script>1</script></body></html>")
+    assert "violates" in opened(page.as_uri(), tmp_path / "profile")[1]
