@@ -44,6 +44,8 @@ from .search import (
 from .sequence import DecodingOptions
 from .topk import top_k
 
+_FEW_SENTENCES = 16
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
@@ -95,6 +97,8 @@ class BeamSearch:
         self._options = [DecodingOptions()] * max_sentences
         self._endings: list[Ending] = [ending_of(DecodingOptions(), 1)] * max_sentences
         self._places = np.arange(max_sentences)[:, None]
+        self._identity = np.tile(np.arange(beam_width), (max_sentences, 1))
+        self._some_first = False  # whether one of all sentences since the last look is normalised first
         self._constraints = Constraints(beam_width, max_sentences, eos_id, suppressed_ids, forced_end)
         self._sampler = Sampler(max_sentences)
 
@@ -112,6 +116,10 @@ class BeamSearch:
         self._full[place] = False
         changes = self._constraints.admit(place, options, max_length)
         self._normalised_first[place] = changes and options.follows_transformers
+        self._some_first |= bool(self._normalised_first[place])
+        self._tokens, self._parents = (
+            with_room(array, max_length) for array in (self._tokens, self._parents)
+        )
         self._sampler.admit(place, options, source, max_length)
 
     def needs_all(self, count: int) -> bool:
@@ -125,7 +133,7 @@ class BeamSearch:
         width, count = self._width, len(logits) // self._width
         found, broken = self._candidates(logits, columns, known)
         last_step = self._steps[:count] + 1 >= self._max_length[:count]
-        chosen = np.broadcast_to(np.arange(width), (count, width))
+        chosen = self._identity[:count]
         ends = found.tokens[:, :width] == self._eos_id
         looked_at = np.flatnonzero(ends.any(axis=1) | last_step | self._full[:count])
         ended = []
@@ -177,16 +185,22 @@ class BeamSearch:
         width, offers = self._width, 2 * self._width
         count = len(logits) // width
         steps = self._steps[:count]
-        first = self._normalised_first[:count].repeat(width)
+        first = before = None
+        if self._some_first:
+            first = self._normalised_first[:count].repeat(width)
+            self._some_first = bool(first.any())
         if known is None:
-            before = _some_normalisers(logits, np.flatnonzero(first))
+            if first is not None:
+                before = _some_normalisers(logits, np.flatnonzero(first))
             self._constraints.apply(logits, steps, columns, before)
         found, values = top_k(logits, offers)
         largest = values.max(axis=1)
         if known is None:
             normalisers = _normalisers(logits, largest, before, first)
         else:
-            normalisers = np.where(first, known.unconstrained, known.constrained)
+            normalisers = known.constrained
+            if first is not None:
+                normalisers = np.where(first, known.unconstrained, normalisers)
         broken = sorted({row // width for row in broken_rows(largest + normalisers)})
         places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
         row_of = self._row_of[:count]
@@ -273,8 +287,6 @@ class BeamSearch:
         steps, places = self._steps[:count], self._places[:count]
         parents, tokens = found.parents[places, chosen], found.tokens[places, chosen]
         self._log_probability[:count] = found.scores[places, chosen]
-        needed = int(steps.max()) + 1
-        self._tokens, self._parents = with_room(self._tokens, needed), with_room(self._parents, needed)
         self._tokens[places[:, 0], steps] = tokens
         self._parents[places[:, 0], steps] = parents
         from_rows = self._row_of[:count][places, parents]
@@ -301,10 +313,10 @@ def _some_normalisers(logits: Floats, rows: Places) -> Floats | None:
 
 
 def _normalisers(
-    logits: Floats, largest: Floats, known: Floats | None, known_rows: NDArray[np.bool_]
+    logits: Floats, largest: Floats, known: Floats | None, known_rows: NDArray[np.bool_] | None
 ) -> Floats:
     """Log-sum-exp [R] of every row, taken from `known` where it is known."""
-    if known is None:
+    if known is None or known_rows is None:
         return log_sum_exp(logits, largest)
     rows = np.flatnonzero(~known_rows)
     if len(rows):
@@ -324,6 +336,8 @@ def assign_rows(parents: Places) -> Places:
         [N, K], a permutation of 0..K-1 per sentence.
     """
     count, width = parents.shape
+    if count <= _FEW_SENTENCES:
+        return np.array([_assign(row) for row in parents.tolist()])
     places = np.arange(count)
     taken = np.zeros((count, width), np.bool_)
     stays = np.empty((count, width), np.bool_)
@@ -334,3 +348,14 @@ def assign_rows(parents: Places) -> Places:
     free = np.argsort(taken, axis=1, kind="stable")
     nth = np.cumsum(~stays, axis=1) - 1
     return np.where(stays, parents, free[places[:, None], np.maximum(nth, 0)])
+
+
+def _assign(parents: list[int]) -> list[int]:
+    """Do for one sentence what `assign_rows` does; for few sentences numpy's calls take longer."""
+    rows, free = [-1] * len(parents), set(range(len(parents)))
+    for beam, parent in enumerate(parents):
+        if parent in free:
+            free.remove(parent)
+            rows[beam] = parent
+    others = iter(sorted(free))
+    return [next(others) if row < 0 else row for row in rows]

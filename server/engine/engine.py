@@ -33,11 +33,7 @@ class Outcome:
 
 
 class Engine:
-    """Decodes sentences, step by step. Owned by the worker thread.
-
-    Attributes:
-        cache_bytes: bytes of the caches of all its arenas, as of the last step.
-    """
+    """Decodes sentences, step by step. Owned by the worker thread."""
 
     def __init__(
         self,
@@ -70,12 +66,16 @@ class Engine:
         if runtime.device is None:
             self._encoder_tokens = min(self._encoder_tokens, ENCODER_TOKENS)
         self._batches: dict[int, Batch] = {}
-        self.cache_bytes = 0
 
     @property
     def rows(self) -> int:
         """Decoder rows in use, over all beam widths."""
         return sum(batch.rows for batch in self._batches.values())
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the caches of all its arenas."""
+        return sum(batch.cache_bytes for batch in self._batches.values())
 
     def step(self) -> list[Outcome]:
         """Start waiting sentences, decode one target position of every sentence, and let the ended ones go.
@@ -105,7 +105,6 @@ class Engine:
         now_s = self._clock()
         if busy_rows:
             self._observer.step(busy_rows, self._limits.max_rows - busy_rows, now_s - started_s)
-        self.cache_bytes = sum(batch.cache_bytes for batch in self._batches.values())
         return [self._outcome(sentence, now_s) for sentence in finished]
 
     @property
@@ -121,7 +120,6 @@ class Engine:
             The beam widths whose arenas stay.
         """
         self._batches = {width: batch for width, batch in self._batches.items() if batch.sequences}
-        self.cache_bytes = sum(batch.cache_bytes for batch in self._batches.values())
         return set(self._batches)
 
     def _drop_unwanted(self) -> list[Outcome]:

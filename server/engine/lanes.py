@@ -105,7 +105,8 @@ class Lanes:
             error = OutOfMemoryError("the server has no memory for this request now")
             outcomes = [Outcome(sequence, error) for sequence in self._inside[lane]]
             self.engines[lane] = self._engine(lane)
-        self._inside[lane].difference_update(outcome.sequence for outcome in outcomes)
+        if outcomes:
+            self._inside[lane].difference_update(outcome.sequence for outcome in outcomes)
         self._turns.took(lane, self._clock() - started_s)
         return outcomes
 

@@ -7,6 +7,8 @@ these. Equal scores can make there be more; rows where that happens are sorted i
 columns win.
 """
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +31,7 @@ def top_k(scores: Floats, k: int) -> tuple[Columns, Floats]:
     """
     rows, width = scores.shape
     flat = scores.reshape(-1)
-    starts = _starts(scores)
+    starts = _starts(rows, width)
     tied = np.zeros(rows, np.bool_)
     blocks = width // BLOCK
     if blocks > 2 * k:
@@ -37,12 +39,13 @@ def top_k(scores: Floats, k: int) -> tuple[Columns, Floats]:
         # Column c lies in block c % blocks: maxima over axis 1 then run along contiguous memory.
         maxima = scores[:, :covered].reshape(rows, BLOCK, blocks).max(axis=1)
         best = _largest(maxima, k, tied)
-        inside = (best[:, :, None] + np.arange(0, covered, blocks)).reshape(rows, k * BLOCK)
-        tail = np.broadcast_to(np.arange(covered, width), (rows, width - covered))
-        candidates = np.concatenate([inside, tail], axis=1)
+        candidates = (best[:, :, None] + np.arange(0, covered, blocks)).reshape(rows, k * BLOCK)
+        if covered < width:
+            tail = np.broadcast_to(np.arange(covered, width), (rows, width - covered))
+            candidates = np.concatenate([candidates, tail], axis=1)
         values = flat.take(candidates + starts)
         chosen = _largest(values, k, tied)
-        columns = np.sort(candidates.reshape(-1).take(chosen + _starts(candidates)), axis=1)
+        columns = np.sort(candidates.reshape(-1).take(chosen + _starts(*candidates.shape)), axis=1)
     else:
         columns = _largest(scores, k, tied)
     if tied.any():
@@ -67,16 +70,19 @@ def _largest(values: Floats, k: int, tied: NDArray[np.bool_]) -> Columns:
     threshold = np.partition(values, values.shape[1] - k, axis=1)[:, -k, None]
     reached = values >= threshold
     places = np.flatnonzero(reached)
-    if len(places) != len(values) * k or (np.count_nonzero(reached, axis=1) != k).any():
-        ambiguous = np.count_nonzero(reached, axis=1) != k
-        tied |= ambiguous
-        reached[ambiguous] = np.arange(values.shape[1]) < k
-        places = np.flatnonzero(reached)
-    columns: Columns = places.reshape(len(values), k) - _starts(values)
-    return columns
+    if len(places) == len(values) * k:
+        columns: Columns = places.reshape(len(values), k) - _starts(*values.shape)
+        if columns[:, 0].min() >= 0 and columns[:, -1].max() < values.shape[1]:
+            return columns  # of no row there are more than k, or the places of another would be off
+    ambiguous = np.count_nonzero(reached, axis=1) != k
+    tied |= ambiguous
+    reached[ambiguous] = np.arange(values.shape[1]) < k
+    return np.flatnonzero(reached).reshape(len(values), k) - _starts(*values.shape)
 
 
-def _starts(values: NDArray[np.generic]) -> Columns:
-    """Flat index [R, 1] at which every row of a two-dimensional array starts."""
-    rows, width = values.shape
-    return np.arange(0, rows * width, width)[:, None]
+@functools.lru_cache(1024)
+def _starts(rows: int, width: int) -> Columns:
+    """Flat index [R, 1] at which every row of a two-dimensional array starts; not to be written to."""
+    starts = np.arange(0, rows * width, width)[:, None]
+    starts.flags.writeable = False
+    return starts

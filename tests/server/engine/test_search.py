@@ -169,6 +169,7 @@ def test_every_beam_gets_a_row_of_its_own_and_first_children_stay() -> None:
         rows = assign_rows(parents)
         assert (np.sort(rows, axis=1) == np.arange(width)).all()
         for before, after in zip(parents.tolist(), rows.tolist(), strict=True):
+            assert (assign_rows(np.array([before])) == after).all()  # few sentences go another way
             assert all(after[before.index(parent)] == parent for parent in set(before))
 
 
