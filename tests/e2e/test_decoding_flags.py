@@ -3,6 +3,7 @@
 The engine is run in this process on the same bundle, with options that are written down here once more.
 """
 
+import random
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,13 +24,16 @@ WAIT_S = 60.0
 LONGEST = 60
 BASE = DecodingOptions(max_decoding_length=LONGEST)
 
-LINES = [
-    *parallel_text(9, seed=21)[0],
-    # What the model never saw: it hesitates, so that options show.
-    "every tired qux zebra and a bird bird bird knows.",
-    "lamp lamp the the city city?",
-    "looks for a a small flower knows the clever",
-]
+
+
+def confused(count: int) -> list[str]:
+    """Words in no order: the model never saw such lines and hesitates, so that options show."""
+    draw = random.Random(5)
+    words = sorted({word for line in parallel_text(50, seed=22)[0] for word in line.rstrip(".?!").split()})
+    return [" ".join(draw.choices(words, k=draw.randint(4, 12))) + "." for _ in range(count)]
+
+
+LINES = [*parallel_text(6, seed=21)[0], *confused(26)]
 
 Run = Callable[[DecodingOptions], list[SequenceResult]]
 
@@ -53,13 +57,9 @@ def run(model: ServedModel) -> Run:
     return run
 
 
-@pytest.fixture(scope="module")
-def plain(run: Run) -> list[SequenceResult]:
-    return run(BASE)
-
-
 def texts(model: ServedModel, results: list[SequenceResult], nth: int = 0) -> list[str]:
-    return [model.tokenizer.decode(result.hypotheses[nth].tokens) for result in results]
+    found = [model.tokenizer.decode(result.hypotheses[nth].tokens) for result in results]
+    return [text.replace("\n", " ") for text in found]  # a line for a line, whatever bytes are drawn
 
 
 def translate(bundle: Path, *flags: str) -> list[str]:
@@ -73,47 +73,44 @@ def translate(bundle: Path, *flags: str) -> list[str]:
     return ended.stdout.decode().split("\n")
 
 
-CHANGES: dict[str, dict[str, Any]] = {
-    "--beam-size 4": {"beam_size": 4},
-    "--beam-size 4 --length-penalty -10": {"beam_size": 4, "length_penalty": -10.0},
-    "--beam-size 4 --length-penalty 10": {"beam_size": 4, "length_penalty": 10.0},
-    "--beam-size 4 --early-stopping true": {"beam_size": 4, "early_stopping": True},
-    "--beam-size 4 --early-stopping false": {"beam_size": 4, "early_stopping": False},
-    "--beam-size 4 --early-stopping never": {"beam_size": 4, "early_stopping": "never"},
-    "--repetition-penalty 3": {"repetition_penalty": 3.0},
-    "--no-repeat-ngram-size 1": {"no_repeat_ngram_size": 1},
-    "--min-decoding-length 40": {"min_decoding_length": 40},
-    "--sampling-topk 0 --sampling-temperature 2 --seed 7": {
-        "sampling_topk": 0,
-        "sampling_temperature": 2.0,
-        "seed": 7,
-    },
-    "--sampling-topk 5 --sampling-topp 0.9 --sampling-temperature 2 --seed 7": {
-        "sampling_topk": 5,
-        "sampling_topp": 0.9,
-        "sampling_temperature": 2.0,
-        "seed": 7,
-    },
+BEAMS = {"beam_size": 4}
+PENALISED: dict[str, Any] = {"beam_size": 4, "length_penalty": 5.0}
+PATIENT = PENALISED | {"early_stopping": "never"}
+HOT = {"sampling_topk": 0, "sampling_temperature": 2.0, "seed": 7}
+
+FLAGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "--beam-size 4": ({}, BEAMS),
+    "--beam-size 4 --length-penalty -10": (BEAMS, {"length_penalty": -10.0}),
+    "--beam-size 4 --length-penalty 5": (BEAMS, {"length_penalty": 5.0}),
+    "--beam-size 4 --length-penalty 5 --early-stopping true": (PATIENT, {"early_stopping": True}),
+    "--beam-size 4 --length-penalty 5 --early-stopping false": (PENALISED, {"early_stopping": False}),
+    "--beam-size 4 --length-penalty 5 --early-stopping never": (PENALISED, {"early_stopping": "never"}),
+    "--repetition-penalty 3": ({}, {"repetition_penalty": 3.0}),
+    "--no-repeat-ngram-size 1": ({}, {"no_repeat_ngram_size": 1}),
+    "--min-decoding-length 40": ({}, {"min_decoding_length": 40}),
+    "--sampling-topk 0 --sampling-temperature 2 --seed 7": ({}, HOT),
+    "--sampling-topk 5 --sampling-temperature 2 --seed 7": (HOT, {"sampling_topk": 5}),
+    "--sampling-topk 0 --sampling-topp 0.8 --sampling-temperature 2 --seed 7": (HOT, {"sampling_topp": 0.8}),
+    "--sampling-topk 0 --sampling-temperature 0.5 --seed 7": (HOT, {"sampling_temperature": 0.5}),
 }
+"""Flags -> the options of some of them, and the option that is looked at: with it the texts are others."""
 
 
-@pytest.mark.parametrize("flags", CHANGES)
+@pytest.mark.parametrize("flags", FLAGS)
 def test_a_flag_does_what_the_option_does(
-    tiny_bundle: Path, model: ServedModel, run: Run, plain: list[SequenceResult], flags: str
+    tiny_bundle: Path, model: ServedModel, run: Run, flags: str
 ) -> None:
-    results = run(replace(BASE, **CHANGES[flags]))
-    longest = ("--max-decoding-length", str(LONGEST))
-    assert translate(tiny_bundle, *flags.split(), *longest) == texts(model, results)
-    assert [result.hypotheses for result in results] != [result.hypotheses for result in plain]
+    without, option = FLAGS[flags]
+    expected = texts(model, run(replace(BASE, **(without | option))))
+    assert translate(tiny_bundle, *flags.split(), "--max-decoding-length", str(LONGEST)) == expected
+    assert expected != texts(model, run(replace(BASE, **without)))
 
 
-def test_no_flag_is_greedy_search(
-    tiny_bundle: Path, model: ServedModel, run: Run, plain: list[SequenceResult]
-) -> None:
+def test_no_flag_is_greedy_search(tiny_bundle: Path, model: ServedModel, run: Run) -> None:
     """And flags that say what holds without them change nothing."""
     said = "--beam-size 1 --length-penalty 1 --repetition-penalty 1 --no-repeat-ngram-size 0 --sampling-topk 1"
     written = translate(tiny_bundle, *said.split(), "--max-decoding-length", str(LONGEST))
-    assert written == texts(model, plain)
+    assert written == texts(model, run(BASE))
 
 
 def test_lengths_are_counted_in_tokens(tiny_bundle: Path, model: ServedModel, run: Run) -> None:
