@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +19,7 @@ from export.lexical_table import Candidates, LexicalTable
 from export.runner import GraphRunner
 from export.shortlist import ShortlistOptions, decode_within, shortlist_bundle
 from model.tokenizer import Tokenizer
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, NullObserver
+from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
 from server.runtime.onnx_runtime import ModelRuntime
@@ -61,8 +65,19 @@ def candidates(bundle: Path, sources: list[Ids]) -> list[list[int]]:
     return [Candidates(table).of(source) for source in sources]
 
 
+class Company(NullObserver):
+    """Notes the fullest batches that decoded together."""
+
+    most_rows = 0
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        self.most_rows = max(self.most_rows, busy_rows)
+
+
 @contextlib.contextmanager
-def running(bundle: Path, manifest: Manifest, over: Over = "candidates") -> Iterator[WorkerPool]:
+def running(
+    bundle: Path, manifest: Manifest, over: Over = "candidates", observer: EngineObserver | None = None
+) -> Iterator[WorkerPool]:
     runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
     size, shortlist = manifest.architecture.vocab_size, None
     if runtime.columns is not None:
@@ -71,7 +86,7 @@ def running(bundle: Path, manifest: Manifest, over: Over = "candidates") -> Iter
         if over == "everything, bound":
             shortlist = Shortlist(range(size), {}, size, runtime.columns)
     limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
-    pool = WorkerPool(runtime, limits, shortlist=shortlist)
+    pool = WorkerPool(runtime, limits, observer, shortlist=shortlist)
     pool.start()
     yield pool
     pool.close(WAIT_S)
@@ -103,6 +118,45 @@ def test_sentences_alone_and_together_are_the_same_to_the_last_bit(
         assert translate(pool, sources[::-1], options) == alone[::-1]
     for hypotheses, allowed in zip(alone, candidates, strict=True):
         assert all(set(hypothesis.tokens) <= set(allowed) for hypothesis in hypotheses)
+
+
+def test_64_requests_at_once_get_what_each_gets_alone(
+    bundle: Path, manifest: Manifest, sources: list[Ids]
+) -> None:
+    """Of all beam widths and many options, one to four sentences each, again and again, to the last bit."""
+    kinds = [
+        DecodingOptions(return_scores=True),
+        DecodingOptions(beam_size=2, num_hypotheses=2),
+        DecodingOptions(beam_size=4, num_hypotheses=4),
+        DecodingOptions(beam_size=4, early_stopping="never", length_penalty=2.0),
+        DecodingOptions(repetition_penalty=1.5, min_decoding_length=9, return_scores=True),
+        DecodingOptions(beam_size=2, num_hypotheses=2, sampling_topk=0, sampling_temperature=1.5, seed=3),
+        DecodingOptions(beam_size=4, target_prefix=(300, 301), no_repeat_ngram_size=2),
+    ]
+    kind = itertools.cycle(kinds)
+    requests = [
+        (sources[n : n + 1 + n % 4], replace(next(kind), max_decoding_length=30))
+        for n in [*range(56), *range(8)]
+    ]
+    assert len(requests) == 64
+    with running(bundle, manifest) as pool:
+        alone = [[translate(pool, [one], options)[0] for one in some] for some, options in requests]
+    company, together = Company(), threading.Barrier(64)
+    with running(bundle, manifest, observer=company) as pool, ThreadPoolExecutor(64) as clients:
+
+        def client(number: int) -> list[list[tuple[Hypothesis, ...]]]:
+            some, options = requests[number]
+            together.wait(WAIT_S)
+            found = []
+            for again in range(2):
+                futures = pool.submit(f"{number}: {again}", some, options)
+                found.append([future.result(WAIT_S).hypotheses for future in futures])
+            return found
+
+        answers = list(clients.map(client, range(64)))
+    assert answers == [[one, one] for one in alone]
+    assert company.most_rows == 16
+    assert all(h.score < 0 for some in alone for hypotheses in some for h in hypotheses)
 
 
 def test_greedy_is_what_the_exporter_judged(
