@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from export.bundle import Manifest, verify_bundle
 from export.lexical_table import Candidates, LexicalTable
@@ -22,7 +23,9 @@ from model.tokenizer import Tokenizer
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
+from server.runtime.onnx_columns import OnnxColumns
 from server.runtime.onnx_runtime import ModelRuntime
+from server.runtime.session import Array
 from server.service.loading import load_model
 from server.settings import Settings
 from tests import factories
@@ -30,6 +33,8 @@ from tests import factories
 WAIT_S = 60.0
 Ids = tuple[int, ...]
 Over = Literal["candidates", "everything, bound", "the whole vocabulary"]
+Way = Literal["bound", "either", "all at once"]
+"""How a batch scores its candidates: over bound columns, all tokens at once, or as many sentences meet."""
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +81,20 @@ class Company(NullObserver):
 
 @contextlib.contextmanager
 def running(
-    bundle: Path, manifest: Manifest, over: Over = "candidates", observer: EngineObserver | None = None
+    bundle: Path,
+    manifest: Manifest,
+    over: Over = "candidates",
+    whole_above: float = 1.0,
+    observer: EngineObserver | None = None,
 ) -> Iterator[WorkerPool]:
     runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
     size, shortlist = manifest.architecture.vocab_size, None
     if runtime.columns is not None:
         assert manifest.shortlist is not None
-        shortlist = Shortlist.load(bundle / manifest.shortlist.table, size, [3], runtime.columns)
+        table = bundle / manifest.shortlist.table
+        shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
         if over == "everything, bound":
-            shortlist = Shortlist(range(size), {}, size, runtime.columns)
+            shortlist = Shortlist(range(size), {}, size, runtime.columns, whole_above)
     limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
     pool = WorkerPool(runtime, limits, observer, shortlist=shortlist)
     pool.start()
@@ -120,10 +130,9 @@ def test_sentences_alone_and_together_are_the_same_to_the_last_bit(
         assert all(set(hypothesis.tokens) <= set(allowed) for hypothesis in hypotheses)
 
 
-def test_64_requests_at_once_get_what_each_gets_alone(
-    bundle: Path, manifest: Manifest, sources: list[Ids]
-) -> None:
-    """Of all beam widths and many options, one to four sentences each, again and again, to the last bit."""
+@pytest.fixture(scope="module")
+def requests(sources: list[Ids]) -> list[tuple[list[Ids], DecodingOptions]]:
+    """64 requests of all beam widths and many options, one to four sentences each."""
     kinds = [
         DecodingOptions(return_scores=True),
         DecodingOptions(beam_size=2, num_hypotheses=2),
@@ -133,18 +142,50 @@ def test_64_requests_at_once_get_what_each_gets_alone(
         DecodingOptions(beam_size=2, num_hypotheses=2, sampling_topk=0, sampling_temperature=1.5, seed=3),
         DecodingOptions(beam_size=4, target_prefix=(300, 301), no_repeat_ngram_size=2),
     ]
-    kind = itertools.cycle(kinds)
-    requests = [
-        (sources[n : n + 1 + n % 4], replace(next(kind), max_decoding_length=30))
-        for n in [*range(56), *range(8)]
-    ]
-    assert len(requests) == 64
-    with running(bundle, manifest) as pool:
-        alone = [[translate(pool, [one], options)[0] for one in some] for some, options in requests]
-    company, together = Company(), threading.Barrier(64)
-    with running(bundle, manifest, observer=company) as pool, ThreadPoolExecutor(64) as clients:
+    kind = itertools.cycle(replace(one, max_decoding_length=30) for one in kinds)
+    return [(sources[n : n + 1 + n % 4], next(kind)) for n in [*range(56), *range(8)]]
 
-        def client(number: int) -> list[list[tuple[Hypothesis, ...]]]:
+
+Found = list[tuple[Hypothesis, ...]]
+
+
+@pytest.fixture(scope="module")
+def alone(
+    bundle: Path, manifest: Manifest, requests: list[tuple[list[Ids], DecodingOptions]]
+) -> list[Found]:
+    """What each sentence of the requests becomes when there is no other, over bound columns."""
+    with running(bundle, manifest) as pool:
+        return [[translate(pool, [one], options)[0] for one in some] for some, options in requests]
+
+
+@pytest.mark.parametrize("way", ["bound", "either", "all at once"])
+def test_64_requests_at_once_get_what_each_gets_alone(
+    bundle: Path,
+    manifest: Manifest,
+    candidates: list[list[int]],
+    requests: list[tuple[list[Ids], DecodingOptions]],
+    alone: list[Found],
+    way: Way,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Again and again, to the last bit, whichever way their batches score candidates."""
+    # No sentence alone needs so many columns, and any two that differ enough do.
+    edge = (max(map(len, candidates)) + 0.5) / manifest.architecture.vocab_size
+    whole_above = {"bound": 1.0, "either": edge, "all at once": 0.0}[way]
+    projections, project = itertools.count(), OnnxColumns.project
+
+    def counted(columns: OnnxColumns, hidden: Array, logits: NDArray[np.float32]) -> None:
+        next(projections)
+        project(columns, hidden, logits)
+
+    monkeypatch.setattr(OnnxColumns, "project", counted)
+    company, together = Company(), threading.Barrier(len(requests))
+    with (
+        running(bundle, manifest, whole_above=whole_above, observer=company) as pool,
+        ThreadPoolExecutor(len(requests)) as clients,
+    ):
+
+        def client(number: int) -> list[Found]:
             some, options = requests[number]
             together.wait(WAIT_S)
             found = []
@@ -153,10 +194,15 @@ def test_64_requests_at_once_get_what_each_gets_alone(
                 found.append([future.result(WAIT_S).hypotheses for future in futures])
             return found
 
-        answers = list(clients.map(client, range(64)))
+        assert translate(pool, requests[0][0][:1], requests[0][1]) == alone[0][:1]
+        before = next(projections)
+        answers = list(clients.map(client, range(len(requests))))
+        after = next(projections)
     assert answers == [[one, one] for one in alone]
     assert company.most_rows == 16
     assert all(h.score < 0 for some in alone for hypotheses in some for h in hypotheses)
+    assert (before > 0) == (way == "all at once")
+    assert (after > before + 1) == (way != "bound")
 
 
 def test_greedy_is_what_the_exporter_judged(
