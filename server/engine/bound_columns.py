@@ -305,9 +305,23 @@ def _most_bound(source: ColumnSource, vocabulary_size: int, whole_above: float) 
 
 
 def most_bytes(
-    source: ColumnSource, vocabulary_size: int, beam_width: int, max_sentences: int, whole_above: float
+    source: ColumnSource,
+    vocabulary_size: int,
+    beam_width: int,
+    max_sentences: int,
+    whole_above: float,
+    most_candidates: int,
 ) -> int:
-    """Bytes that `BoundColumns` of these arguments, which see, may grow to, whatever its sentences need."""
+    """Bytes that `BoundColumns` may grow to.
+
+    Args:
+        source: see there, as for the other arguments.
+        vocabulary_size: tokens V.
+        beam_width: rows K per sentence.
+        max_sentences: most sentences at a time.
+        whole_above: share of the vocabulary above which all of it is scored.
+        most_candidates: of one sentence.
+    """
     rows, width = max_sentences * beam_width, source.width
 
     def slots_bytes(slots: int) -> int:
@@ -317,6 +331,6 @@ def most_bytes(
     whole_bytes = 0
     if source.hidden_dtype is not None:
         whole_bytes = slots_bytes(_slots_for(0)) + 4 * (rows * vocabulary_size + 1) + rows * width
-    widest = -(-vocabulary_size // LANES) * LANES
-    own_bytes = max_sentences * (8 * widest + 8) + rows * widest * (8 + 4)
-    return max(bound_bytes, whole_bytes) + own_bytes + (vocabulary_size + 1) * (4 + 8)
+    widest = -(-most_candidates // LANES) * LANES
+    lists_bytes = 8 * max_sentences * widest + (8 + 4) * rows * widest
+    return max(bound_bytes, whole_bytes) + lists_bytes + (vocabulary_size + 1) * (4 + 8)

@@ -53,6 +53,7 @@ class Shortlist:
         self._always[list(always)] = True
         self._rows = rows
         self._longest = max(map(len, rows), default=0)
+        self._largest = max(map(len, rows.values()), default=0)
 
     @classmethod
     def load(
@@ -98,14 +99,27 @@ class Shortlist:
             always.tolist(), dict(zip(grams, found, strict=True)), vocabulary_size, columns, whole_above
         )
 
-    def most_bytes(self, beam_width: int, max_sentences: int) -> int:
-        """Bytes that the columns and scores of one batch may grow to, whatever its sentences need.
+    def most_candidates(self, source_tokens: int) -> int:
+        """Upper bound of the candidates of a sentence of so many tokens."""
+        most = int(self._always.sum()) + source_tokens * self._longest * self._largest
+        return min(most, len(self._always))
+
+    def most_bytes(self, beam_width: int, max_sentences: int, source_tokens: int) -> int:
+        """Bytes that columns, scores and candidates of one batch may grow to, whatever its sentences need.
 
         Args:
             beam_width: rows per sentence.
             max_sentences: most sentences at a time.
+            source_tokens: of the longest sentence.
         """
-        return most_bytes(self.columns, len(self._always), beam_width, max_sentences, self.whole_above)
+        return most_bytes(
+            self.columns,
+            len(self._always),
+            beam_width,
+            max_sentences,
+            self.whole_above,
+            self.most_candidates(source_tokens),
+        )
 
     def candidates(self, source: Sequence[int]) -> Tokens:
         """Give the candidates of a sentence; 25 tokens take some 30 microseconds.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from export.lexical_table import Candidates, LexicalTable
 from export.runner import GraphRunner
 from export.shortlist import ShortlistOptions, decode_within, shortlist_bundle
 from model.tokenizer import Tokenizer
+from server.engine.cache_budget import largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
@@ -203,6 +204,40 @@ def test_64_requests_at_once_get_what_each_gets_alone(
     assert all(h.score < 0 for some in alone for hypotheses in some for h in hypotheses)
     assert (before > 0) == (way == "all at once")
     assert (after > before + 1) == (way != "bound")
+
+
+@pytest.mark.parametrize("whole_above", [1.0, 0.0])
+def test_memory_stays_within_its_bound_and_everyone_is_served(
+    bundle: Path,
+    manifest: Manifest,
+    requests: list[tuple[list[Ids], DecodingOptions]],
+    alone: list[Found],
+    whole_above: float,
+) -> None:
+    """The least that a server starts with: what one sentence of the largest size needs."""
+
+    class Watch(NullObserver):
+        bytes_seen: ClassVar[set[int]] = set()
+
+        def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+            self.bytes_seen.add(pool.stats().kv_cache_bytes)
+
+    runtime = ModelRuntime.load(bundle, manifest, shortlist=True)
+    assert manifest.shortlist is not None and runtime.columns is not None
+    size, table = manifest.architecture.vocab_size, bundle / manifest.shortlist.table
+    shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
+    limits = EngineLimits(workers=2, max_rows=8, max_source_tokens=64, max_target_tokens=30)
+    most = largest_request_bytes(runtime.spec, limits, shortlist)
+    caches = largest_request_bytes(runtime.spec, limits)
+    pool = WorkerPool(runtime, replace(limits, max_cache_bytes=most), Watch(), shortlist=shortlist)
+    pool.start()
+    try:
+        submitted = [pool.submit(str(n), *request) for n, request in enumerate(requests[:24])]
+        found = [[future.result(WAIT_S).hypotheses for future in futures] for futures in submitted]
+    finally:
+        pool.close(WAIT_S)
+    assert found == alone[:24]
+    assert caches / 4 < max(Watch.bytes_seen) <= most
 
 
 def test_greedy_is_what_the_exporter_judged(
