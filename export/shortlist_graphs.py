@@ -1,4 +1,4 @@
-"""Graphs for decoding over candidates: a decoder whose projection is an input, what to put there, the whole one.
+"""Graphs for decoding over candidates: a decoder whose projection is an input, its columns, all of it.
 
 An int8 decoder ends in one product with weights [E, V]. With a shortlist the engine binds the C columns that
 its sentences need instead: 64 rows of 512 take 0.4 ms with 2,112 bound columns and 6.1 ms with all 32,000
@@ -49,7 +49,7 @@ class _Projection:
 
 
 def with_bound_columns(decoder: onnx.ModelProto) -> onnx.ModelProto:
-    """Copy an int8 decoder with `COLUMN_INPUTS` as further inputs and `HIDDEN` as an output; logits are [R, C].
+    """Copy an int8 decoder with further inputs `COLUMN_INPUTS` and output `HIDDEN`; logits become [R, C].
 
     Raises:
         ShortlistError: the decoder does not end in an int8 product.

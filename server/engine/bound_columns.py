@@ -101,7 +101,7 @@ class BoundColumns:
         self._index = np.empty(0, np.intp)
         self._scores = np.empty(0, np.float32)
         self.hidden: Array | None = None
-        # Scores of all tokens of all rows, and minus infinity as the last number; None while columns are bound.
+        # Scores of all tokens for all rows, then minus infinity; None while columns are bound.
         self._whole: Floats | None = None
         self.generation = 0
         self._allocate(_slots_for(0))
@@ -215,7 +215,7 @@ class BoundColumns:
         return _View(Columns(tokens, self._no_token), index.reshape(rows), self._scores[:size].reshape(rows))
 
     def shrink(self) -> None:
-        """Give up slots if less than half of them are needed, or bind few columns again; call before a step."""
+        """Give up slots if less than half are needed, or bind again if few are; call before a step."""
         needed = np.flatnonzero(self._users)
         if self._whole is not None:
             if 2 * len(needed) < self._most_bound:

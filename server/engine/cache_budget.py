@@ -47,9 +47,7 @@ def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capac
     return values * positions * spec.cache_dtype.itemsize
 
 
-def beside_bytes(
-    spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None, beam_width: int
-) -> int:
+def beside_bytes(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None, beam_width: int) -> int:
     """Bytes that a batch of a beam width may take beside its caches: what a shortlist needs at most."""
     if shortlist is None:
         return 0

@@ -1,4 +1,4 @@
-"""Every decoding flag of `dragoman translate`: what the process writes is what the engine says to these options.
+"""Every decoding flag of `dragoman translate`: the process writes what the engine says to these options.
 
 The engine is run in this process on the same bundle, with options that are written down here once more.
 """
@@ -23,7 +23,6 @@ from tests.server_process import command, serving
 WAIT_S = 60.0
 LONGEST = 60
 BASE = DecodingOptions(max_decoding_length=LONGEST)
-
 
 
 def confused(count: int) -> list[str]:
@@ -108,7 +107,9 @@ def test_a_flag_does_what_the_option_does(
 
 def test_no_flag_is_greedy_search(tiny_bundle: Path, model: ServedModel, run: Run) -> None:
     """And flags that say what holds without them change nothing."""
-    said = "--beam-size 1 --length-penalty 1 --repetition-penalty 1 --no-repeat-ngram-size 0 --sampling-topk 1"
+    said = (
+        "--beam-size 1 --length-penalty 1 --repetition-penalty 1 --no-repeat-ngram-size 0 --sampling-topk 1"
+    )
     written = translate(tiny_bundle, *said.split(), "--max-decoding-length", str(LONGEST))
     assert written == texts(model, run(BASE))
 
@@ -139,12 +140,14 @@ def test_over_http_there_are_alternatives_and_prefixes_too(
     several = run(replace(BASE, beam_size=4, num_hypotheses=3))
     (prefix,) = model.tokenizer.encode_target_batch(["Amsel"])
     begun = run(replace(BASE, target_prefix=tuple(prefix)))
-    with serving(tiny_bundle, tmp_path / "log") as server:
-        with httpx.Client(base_url=server.url, timeout=WAIT_S) as client:
-            answer = client.post("/translate", json=body | {"beam_size": 4, "alternatives": 2}).json()
-            assert answer["translatedText"] == texts(model, several)
-            others = zip(texts(model, several, 1), texts(model, several, 2), strict=True)
-            assert answer["alternatives"] == [list(pair) for pair in others]
-            answer = client.post("/translate", json=body | {"target_prefix": "Amsel"}).json()
-            assert answer["translatedText"] == texts(model, begun)
-            assert all(text.startswith("Amsel") for text in answer["translatedText"])
+    with (
+        serving(tiny_bundle, tmp_path / "log") as server,
+        httpx.Client(base_url=server.url, timeout=WAIT_S) as client,
+    ):
+        answer = client.post("/translate", json=body | {"beam_size": 4, "alternatives": 2}).json()
+        assert answer["translatedText"] == texts(model, several)
+        others = zip(texts(model, several, 1), texts(model, several, 2), strict=True)
+        assert answer["alternatives"] == [list(pair) for pair in others]
+        answer = client.post("/translate", json=body | {"target_prefix": "Amsel"}).json()
+        assert answer["translatedText"] == texts(model, begun)
+        assert all(text.startswith("Amsel") for text in answer["translatedText"])

@@ -1,4 +1,4 @@
-"""From `dragoman shortlist` to answers, in real processes: a bundle is given a table, served and translated with."""
+"""From `dragoman shortlist` to answers, in real processes."""
 
 import os
 import subprocess
@@ -25,7 +25,9 @@ def shortlisted(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path
     out = directory / "bundle"
     ended = subprocess.run(
         [
-            *command("shortlist", tiny_bundle_int8, "--out", out, "--dev-source", dev[0], "--dev-target", dev[1]),
+            *command(
+                "shortlist", tiny_bundle_int8, "--out", out, "--dev-source", dev[0], "--dev-target", dev[1]
+            ),
             *map(str, ("--source", train[0], "--target", train[1])),
             *("--per-piece", "3", "--frequent", "4", "--allow-quality-loss"),
         ],

@@ -67,7 +67,12 @@ def test_a_copy_gets_a_shortlist_and_the_rest_stays(
     before, after = digests(tiny_bundle_int8), digests(bundle)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"manifest.json", "MODEL_CARD.md", "decoder.weights"}
-    assert after.keys() - before.keys() == {TABLE_FILE, COLUMNS_FILE, PROJECTION_FILE, *found.decoders.values()}
+    assert after.keys() - before.keys() == {
+        TABLE_FILE,
+        COLUMNS_FILE,
+        PROJECTION_FILE,
+        *found.decoders.values(),
+    }
     old, new = ((path / "decoder.weights").read_bytes() for path in (tiny_bundle_int8, bundle))
     assert new.startswith(old)
     # The columns lie token by token; the whole projection is there already.

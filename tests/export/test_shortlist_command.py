@@ -107,7 +107,9 @@ def test_a_table_learnt_from_a_text(tmp_path: Path, tiny_bundle_int8: Path) -> N
     before = (out / "manifest.json").read_bytes()
     assert refusal(tiny_bundle_int8, "--out", out, *flags) == f"{out} exists already; --force replaces it"
     assert (out / "manifest.json").read_bytes() == before
-    again = invoke(tiny_bundle_int8, "--out", out, *flags, "--allow-quality-loss", "--per-piece", "4", "--force")
+    again = invoke(
+        tiny_bundle_int8, "--out", out, *flags, "--allow-quality-loss", "--per-piece", "4", "--force"
+    )
     assert again.exit_code == 0, again.stderr
     replaced = verify_bundle(out).shortlist
     assert replaced is not None
@@ -143,7 +145,9 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
     vmap.write_text("no tab here\n", encoding="utf-8")
     assert "vmap.txt" in refusal(tiny_bundle_int8, *short, "--vmap", vmap)
     missing = tmp_path / "no.txt"
-    assert "no.txt: no such file" in refusal(tiny_bundle_int8, *short, "--source", missing, "--target", target)
+    assert "no.txt: no such file" in refusal(
+        tiny_bundle_int8, *short, "--source", missing, "--target", target
+    )
     assert "manifest.json" in refusal(tmp_path, *short, *learn)
     vmap.write_text("\t.\n", encoding="utf-8")
     assert "the shortlist loses" in refusal(tiny_bundle_int8, *short, "--vmap", vmap)

@@ -151,9 +151,7 @@ Found = list[tuple[Hypothesis, ...]]
 
 
 @pytest.fixture(scope="module")
-def alone(
-    bundle: Path, manifest: Manifest, requests: list[tuple[list[Ids], DecodingOptions]]
-) -> list[Found]:
+def alone(bundle: Path, manifest: Manifest, requests: list[tuple[list[Ids], DecodingOptions]]) -> list[Found]:
     """What each sentence of the requests becomes when there is no other, over bound columns."""
     with running(bundle, manifest) as pool:
         return [[translate(pool, [one], options)[0] for one in some] for some, options in requests]
@@ -238,6 +236,22 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
         pool.close(WAIT_S)
     assert found == alone[:24]
     assert caches / 4 < max(Watch.bytes_seen) <= most
+
+
+def test_what_a_shortlist_takes_is_shown(bundle: Path, manifest: Manifest, sources: list[Ids]) -> None:
+    shown = []
+    ways: tuple[tuple[Over, float], ...] = (
+        ("the whole vocabulary", 1.0),
+        ("candidates", 1.0),
+        ("candidates", 0.0),
+    )
+    for over, whole_above in ways:
+        with running(bundle, manifest, over, whole_above) as pool:
+            translate(pool, sources[:1], DecodingOptions())
+            shown.append(pool.stats().kv_cache_bytes)
+    scores = 4 * 16 * manifest.architecture.vocab_size
+    assert shown[1] - shown[0] > scores / 2  # of the columns that are bound
+    assert shown[2] - shown[0] > scores
 
 
 def test_greedy_is_what_the_exporter_judged(

@@ -55,7 +55,7 @@ class WholeProjection(Projection):
 
 
 def decode(bound: BoundColumns, hidden: NDArray[np.int8], beams: int = 1) -> None:
-    """What a decoder does with the slots, for rows [R, E], and what follows, for each half of the sentences."""
+    """What a decoder does with the slots, for rows [R, E], and what follows for each half of them."""
     count = len(hidden) // beams
     if bound.hidden is not None:
         bound.hidden[: len(hidden)] = hidden

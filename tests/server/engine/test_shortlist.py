@@ -35,7 +35,9 @@ def test_the_server_finds_what_the_exporter_finds(
 
 
 @given(table=TABLES, source=st.lists(PIECES, max_size=20))
-def test_no_sentence_has_more_candidates_than_the_table_allows(table: LexicalTable, source: list[int]) -> None:
+def test_no_sentence_has_more_candidates_than_the_table_allows(
+    table: LexicalTable, source: list[int]
+) -> None:
     rows = {key: np.array(targets, np.int64) for key, targets in table.rows.items()}
     found = Shortlist(table.always.tolist(), rows, VOCABULARY, NOTHING)
     assert len(found.candidates(source)) <= found.most_candidates(len(source)) <= VOCABULARY
