@@ -199,7 +199,8 @@ class BoundColumns:
         count, width = self._count, self._beam_width
         widest = -(-int(self._own_sizes[:count].max()) // LANES) * LANES
         tokens = self._own[:count, :widest]
-        columns, stride = tokens, self._no_token
+        columns: NDArray[np.integer] = tokens
+        stride = self._no_token
         if self._whole is None:
             columns, stride = self._slot_of.take(tokens), self.capacity
         shape = (count, width, widest)
@@ -239,7 +240,7 @@ class BoundColumns:
         except InferenceError:
             return
         self._allocate(_slots_for(len(needed)))
-        self._put(needed, np.arange(1, len(needed) + 1), columns)
+        self._put(needed, np.arange(1, len(needed) + 1, dtype=np.intp), columns)
         self._whole = self.hidden = self._view = None
 
     def _load_missing(self) -> None:

@@ -108,12 +108,22 @@ def test_a_table_learnt_from_a_text(tmp_path: Path, tiny_bundle_int8: Path) -> N
     assert refusal(tiny_bundle_int8, "--out", out, *flags) == f"{out} exists already; --force replaces it"
     assert (out / "manifest.json").read_bytes() == before
     again = invoke(
-        tiny_bundle_int8, "--out", out, *flags, "--allow-quality-loss", "--per-piece", "4", "--force"
+        tiny_bundle_int8,
+        "--out",
+        out,
+        *flags,
+        "--allow-quality-loss",
+        "--per-piece",
+        "4",
+        "--frequent",
+        "5",
+        "--force",
     )
     assert again.exit_code == 0, again.stderr
     replaced = verify_bundle(out).shortlist
     assert replaced is not None
-    assert (replaced.per_piece, found.per_piece) == (4, 100)
+    assert (replaced.per_piece, replaced.frequent) == (4, 5)
+    assert (found.per_piece, found.frequent) == (100, 200)
     assert replaced.mean_candidates < found.mean_candidates
 
 
