@@ -24,6 +24,7 @@ from server.engine.cache_budget import largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
+from server.errors import InferenceError
 from server.runtime.onnx_columns import OnnxColumns
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import Array
@@ -236,6 +237,41 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
         pool.close(WAIT_S)
     assert found == alone[:24]
     assert caches / 4 < max(Watch.bytes_seen) <= most
+
+
+def test_a_product_that_fails_is_tried_in_halves(
+    bundle: Path, manifest: Manifest, sources: list[Ids], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, failed, project = DecodingOptions(return_scores=True), itertools.count(), OnnxColumns.project
+    with running(bundle, manifest) as pool:
+        alone = translate(pool, sources[:8], options)
+
+    def fails_for_many(columns: OnnxColumns, hidden: Array, logits: NDArray[np.float32]) -> None:
+        if len(hidden) > 1:
+            next(failed)
+            raise InferenceError("too much")
+        project(columns, hidden, logits)
+
+    monkeypatch.setattr(OnnxColumns, "project", fails_for_many)
+    with running(bundle, manifest, whole_above=0.0) as pool:
+        assert translate(pool, sources[:8], options) == alone
+        assert next(failed) > 0
+        with pytest.raises(InferenceError):
+            translate(pool, sources[:1], DecodingOptions(beam_size=2))  # its two rows are one sentence's
+        assert translate(pool, sources[:1], options) == alone[:1]
+
+
+def test_a_bundle_without_the_whole_projection_goes_on_with_columns(
+    bundle: Path, manifest: Manifest, sources: list[Ids]
+) -> None:
+    assert manifest.shortlist is not None
+    before = manifest.shortlist.model_copy(update={"projection": None})
+    options = DecodingOptions(return_scores=True)
+    found = []
+    for one in (manifest, manifest.model_copy(update={"shortlist": before})):
+        with running(bundle, one, whole_above=0.0) as pool:
+            found.append(translate(pool, sources[:8], options))
+    assert found[0] == found[1]
 
 
 def test_what_a_shortlist_takes_is_shown(bundle: Path, manifest: Manifest, sources: list[Ids]) -> None:
