@@ -216,6 +216,9 @@ class Shortlist(_Part):
 
     table: FileName
     columns: FileName
+    projection: FileName | None = Field(
+        default=None, description="the whole one, for batches that need much of it; None: not there"
+    )
     decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
     origin: str = Field(description="text that the table was learnt from, or the vocabulary map")
     per_piece: Count | None = Field(description="most candidates of a source piece; None for a map")
@@ -307,8 +310,10 @@ class Manifest(_Part):
     def graph_files(self) -> tuple[str, ...]:
         """Names of all ONNX files."""
         graphs = (self.graphs.encoder, *self.graphs.decoders.values())
-        shortlist = self.shortlist
-        return graphs if shortlist is None else (*graphs, shortlist.columns, *shortlist.decoders.values())
+        if self.shortlist is None:
+            return graphs
+        projection = () if self.shortlist.projection is None else (self.shortlist.projection,)
+        return (*graphs, self.shortlist.columns, *projection, *self.shortlist.decoders.values())
 
     @property
     def tokenizer_files(self) -> tuple[str, ...]:

@@ -29,7 +29,12 @@ from export.bundle import (
 )
 from export.lexical_table import Candidates, LexicalTable, make_table, save_table
 from export.runner import GraphRunner, Tokens, longest_target
-from export.shortlist_graphs import ShortlistError, column_graph, with_bound_columns
+from export.shortlist_graphs import (
+    ShortlistError,
+    column_graph,
+    projection_graph,
+    with_bound_columns,
+)
 from export.storage import save_graphs
 from export.verify import MIN_GOLDEN_SENTENCES, GateError
 from export.vmap import read_vmap
@@ -42,6 +47,7 @@ MAX_BLEU_LOSS = 0.2
 """Of greedy decoding on the dev set, against the same graphs over the whole vocabulary."""
 
 TABLE_FILE, COLUMNS_FILE = "shortlist.npz", "shortlist.columns.onnx"
+PROJECTION_FILE = "shortlist.projection.onnx"
 _DECODER_WEIGHTS = "decoder.weights"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _BATCH_ROWS = 64
@@ -141,6 +147,7 @@ def add_shortlist(
     shortlist = Shortlist(
         table=TABLE_FILE,
         columns=COLUMNS_FILE,
+        projection=PROJECTION_FILE,
         decoders=decoders,
         origin=origin,
         per_piece=options.per_piece if learnt else None,
@@ -327,7 +334,7 @@ def _greedy(
 
 
 def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str]) -> None:
-    """Write decoders over bound columns, and the columns, over the weights that the bundle's decoders have.
+    """Write decoders over bound columns, the columns and the projection, over the weights that are there.
 
     The bundle's own decoders come first, so that they are written as they were.
     """
@@ -339,6 +346,7 @@ def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str])
     whole = list(graphs.values())
     graphs |= {decoders[width]: with_bound_columns(graph) for width, graph in zip(widths, whole, strict=True)}
     graphs[COLUMNS_FILE] = column_graph(whole[0])
+    graphs[PROJECTION_FILE] = projection_graph(whole[0])
     save_graphs(directory, graphs, _DECODER_WEIGHTS)
 
 

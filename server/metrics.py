@@ -136,7 +136,7 @@ class Metrics:
         )
         self._finished = counter("sentences_finished_total", "Sentences that left the engine.", ("reason",))
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
-        self._kv_cache = gauge("kv_cache_bytes", "Key and value cache allocated.")
+        self._kv_cache = gauge("kv_cache_bytes", "Key and value caches allocated, and columns of shortlists.")
         self._model_info = gauge(
             "model_info", "Model being served.", ("name", "version", "sha256", "precision", "opset")
         )

@@ -53,7 +53,8 @@ class Settings(BaseSettings):
         max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
             give more throughput under load and longer steps.
         shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
-        max_kv_cache_mib: what the keys and values of all sentences in decoding may take; others wait for it.
+        max_kv_cache_mib: what the keys and values of all sentences in decoding, and a shortlist's columns
+            beside them, may take; others wait for it.
         max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
             step back.
         max_queue_sentences: sentences that may wait before requests are refused with 429.

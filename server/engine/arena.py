@@ -176,6 +176,8 @@ class Arena:
             inputs["column_weights"] = bound.weights
             inputs["column_scales"], inputs["column_biases"] = bound.scales, bound.biases
         outputs: dict[str, Tensor] = {"logits": self.logits[rows]}
+        if bound is not None and bound.hidden is not None:
+            outputs["hidden"] = bound.hidden[rows]
         for name, tensor in self._caches.tensors(rows, sentences):
             inputs[name] = tensor
             if not name.startswith("cross_last"):
@@ -205,8 +207,11 @@ class Arena:
 
     def silence(self, place: int) -> None:
         """Set the scores of a sentence to zero, so that the search stays in finite numbers."""
-        width = self.beam_width
-        self._caches.clear(self.logits[place * width : (place + 1) * width])
+        rows = slice(place * self.beam_width, (place + 1) * self.beam_width)
+        if self._bound is not None:
+            self._bound.silence(rows)
+        else:
+            self._caches.clear(self._logits[rows])
 
     def retire(self, place: int) -> None:
         """Drop the sentence at `place`; the last one, if another, moves there. End a series with `settle`."""

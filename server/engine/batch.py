@@ -62,7 +62,9 @@ class Batch:
         self._shortlist = shortlist
         self._bound: BoundColumns | None = None
         if shortlist is not None:
-            self._bound = BoundColumns(shortlist.columns, spec.vocabulary_size, beam_width, max_sentences)
+            self._bound = BoundColumns(
+                shortlist.columns, spec.vocabulary_size, beam_width, max_sentences, shortlist.whole_above
+            )
         caches = None if device is None else device.caches(spec, beam_width, max_sentences)
         self._arena = Arena(spec, beam_width, max_sentences, self._bound, caches)
         self._best: BestColumns | None = None
@@ -82,8 +84,8 @@ class Batch:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the arena's caches."""
-        return self._arena.cache_bytes
+        """Bytes of the arena's caches and of what a shortlist has beside them."""
+        return self._arena.cache_bytes + (0 if self._bound is None else self._bound.nbytes)
 
     def admit(self, sequences: list[Sequence], cross: Iterable[Tensor], lengths: NDArray[np.int32]) -> None:
         """Add encoded sentences.
@@ -159,6 +161,8 @@ class Batch:
         """
         try:
             self._decoder.step(self._arena.buffers(first, count))
+            if self._bound is not None:
+                self._bound.project(first, count)
         except InferenceError as error:
             self._observer.error("run_failed" if count > 1 else "poison")
             if count == 1:

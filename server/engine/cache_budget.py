@@ -3,6 +3,9 @@
 An arena has room for all its sentences at the capacity of the longest (`arena.Arena`), so one long sentence
 makes it large, and it gives memory back only when it is empty. A sentence reserves the capacity of its own
 length and of its longest possible target; what the arenas hold never exceeds what is reserved.
+
+With a shortlist a batch also has columns, scores and lists of candidates (`bound_columns`). How many depends
+on what its sentences need, up to all of the vocabulary, so the most is reserved with the arena.
 """
 
 from collections.abc import Collection
@@ -13,6 +16,7 @@ from server.runtime.session import ModelSpec
 from .arena import KEPT_CAPACITY, next_capacity
 from .scheduler import Lane
 from .sequence import EngineLimits, Sequence
+from .shortlist import Shortlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +47,48 @@ def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capac
     return values * positions * spec.cache_dtype.itemsize
 
 
-def largest_request_bytes(spec: ModelSpec, limits: EngineLimits) -> int:
-    """Bytes of the caches that one sentence of the largest size needs, over all beam widths."""
+def beside_bytes(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None, beam_width: int) -> int:
+    """Bytes that a batch of a beam width may take beside its caches: what a shortlist needs at most."""
+    if shortlist is None:
+        return 0
+    longest = min(limits.max_source_tokens, spec.max_source_tokens)
+    return shortlist.most_bytes(beam_width, limits.max_rows // beam_width, longest)
+
+
+def largest_request_bytes(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None = None) -> int:
+    """Bytes that one sentence of the largest size needs, caches and what is beside, over all beam widths."""
     largest = Capacity(
-        min(limits.max_source_tokens, spec.max_source_tokens),
-        min(limits.max_target_tokens, spec.max_target_tokens),
+        next_capacity(min(limits.max_source_tokens, spec.max_source_tokens), spec.max_source_tokens),
+        next_capacity(min(limits.max_target_tokens, spec.max_target_tokens), spec.max_target_tokens),
     )
     widths = [width for width in spec.beam_widths if width <= limits.max_rows]
-    return max(cache_bytes(spec, width, limits.max_rows, largest) for width in widths)
+    return max(
+        cache_bytes(spec, width, limits.max_rows, largest) + beside_bytes(spec, limits, shortlist, width)
+        for width in widths
+    )
 
 
 class CacheBudget:
-    """Reservations of all arenas. Not thread-safe: the worker pool calls it under its lock."""
+    """Reservations of all batches. Not thread-safe: the worker pool calls it under its lock."""
 
-    def __init__(self, spec: ModelSpec, limits: EngineLimits) -> None:
+    def __init__(self, spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None = None) -> None:
         """Reserve nothing yet.
 
         Args:
             spec: sizes of the model.
             limits: with the bound, `max_cache_bytes`, and the sizes of the arenas.
+            shortlist: whose columns lie beside the caches.
         """
+        self._beside = {width: beside_bytes(spec, limits, shortlist, width) for width in spec.beam_widths}
         self._spec = spec
         self._limits = limits
         self._reserved: dict[tuple[int, Lane], dict[int, Capacity]] = {}
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes that the arenas may grow to with the sentences they have."""
+        """Bytes that the batches may grow to with the sentences they have."""
         return sum(
-            cache_bytes(self._spec, width, self._limits.max_rows, capacity)
+            cache_bytes(self._spec, width, self._limits.max_rows, capacity) + self._beside[width]
             for arenas in self._reserved.values()
             for width, capacity in arenas.items()
         )
@@ -102,7 +119,8 @@ class CacheBudget:
         if wanted == now:
             return True
         rows = self._limits.max_rows
-        added = cache_bytes(spec, width, rows, wanted) - (cache_bytes(spec, width, rows, now) if now else 0)
+        added = cache_bytes(spec, width, rows, wanted)
+        added += self._beside[width] if now is None else -cache_bytes(spec, width, rows, now)
         if self.reserved_bytes + added > self._limits.max_cache_bytes:
             return False
         arenas[width] = wanted

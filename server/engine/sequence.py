@@ -210,7 +210,8 @@ class EngineLimits:
             some 128 positions.
         max_source_tokens: tokens of one source sentence, prefix and suffix included.
         max_target_tokens: upper bound of `max_decoding_length`; a larger one is lowered to it.
-        max_cache_bytes: what the key/value caches of all workers may take together; None is no bound.
+        max_cache_bytes: what the key/value caches of all workers, and what shortlists have beside them, may
+            take together; None is no bound.
     """
 
     workers: int = 1
@@ -233,7 +234,7 @@ class EngineStats:
         queue_oldest_age_s: seconds the oldest waiting sentence has waited; 0.0 if none waits.
         rows_busy: decoder rows in use, over all workers.
         rows_total: decoder rows there are, over all workers and lanes.
-        kv_cache_bytes: bytes held by the arenas of all workers.
+        kv_cache_bytes: bytes held by the arenas of all workers, and by what shortlists have beside them.
         alive: False once a worker crashed.
         last_progress_s: monotonic time of the last finished step, or of the start.
     """

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from export.bundle import BundleError
 from server.runtime.session import ColumnSource
 
+from .bound_columns import WHOLE_ABOVE, most_bytes
+
 Tokens = NDArray[np.int64]
 
 _ARRAYS = {"always": 1, "keys": 2, "offsets": 1, "targets": 1}
@@ -25,6 +27,7 @@ class Shortlist:
 
     Attributes:
         columns: where the columns of candidates come from, for the decoders.
+        whole_above: share of the vocabulary above which a batch takes all of it.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Shortlist:
         rows: Mapping[tuple[int, ...], NDArray[np.integer]],
         vocabulary_size: int,
         columns: ColumnSource,
+        whole_above: float = WHOLE_ABOVE,
     ) -> None:
         """Keep a table.
 
@@ -41,15 +45,25 @@ class Shortlist:
             rows: source n-gram to the tokens that it may become.
             vocabulary_size: target tokens V.
             columns: of these tokens.
+            whole_above: see the class.
         """
         self.columns = columns
+        self.whole_above = whole_above
         self._always = np.zeros(vocabulary_size, np.bool_)
         self._always[list(always)] = True
         self._rows = rows
         self._longest = max(map(len, rows), default=0)
+        self._largest = max(map(len, rows.values()), default=0)
 
     @classmethod
-    def load(cls, path: Path, vocabulary_size: int, needed: Iterable[int], columns: ColumnSource) -> Self:
+    def load(
+        cls,
+        path: Path,
+        vocabulary_size: int,
+        needed: Iterable[int],
+        columns: ColumnSource,
+        whole_above: float = WHOLE_ABOVE,
+    ) -> Self:
         """Read a table from a verified bundle.
 
         Args:
@@ -57,6 +71,7 @@ class Shortlist:
             vocabulary_size: target tokens V.
             needed: tokens that must always be candidates, as the end token.
             columns: of the vocabulary's tokens.
+            whole_above: see the class.
 
         Raises:
             BundleError: it is no such file or does not fit the model.
@@ -80,7 +95,31 @@ class Shortlist:
             raise BundleError(path.name, f"token {missing[0]} must always be a candidate and is not")
         found = np.split(targets, offsets[1:-1]) if len(keys) else []
         grams = [tuple(piece for piece in key if piece >= 0) for key in keys.tolist()]
-        return cls(always.tolist(), dict(zip(grams, found, strict=True)), vocabulary_size, columns)
+        return cls(
+            always.tolist(), dict(zip(grams, found, strict=True)), vocabulary_size, columns, whole_above
+        )
+
+    def most_candidates(self, source_tokens: int) -> int:
+        """Upper bound of the candidates of a sentence of so many tokens."""
+        most = int(self._always.sum()) + source_tokens * self._longest * self._largest
+        return min(most, len(self._always))
+
+    def most_bytes(self, beam_width: int, max_sentences: int, source_tokens: int) -> int:
+        """Bytes that columns, scores and candidates of one batch may grow to, whatever its sentences need.
+
+        Args:
+            beam_width: rows per sentence.
+            max_sentences: most sentences at a time.
+            source_tokens: of the longest sentence.
+        """
+        return most_bytes(
+            self.columns,
+            len(self._always),
+            beam_width,
+            max_sentences,
+            self.whole_above,
+            self.most_candidates(source_tokens),
+        )
 
     def candidates(self, source: Sequence[int]) -> Tokens:
         """Give the candidates of a sentence; 25 tokens take some 30 microseconds.

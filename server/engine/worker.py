@@ -81,7 +81,7 @@ class WorkerPool:
         self._clock = clock
         self._scheduler = Scheduler(limits)
         self._changed = threading.Condition()
-        self._budget = CacheBudget(runtime.spec, limits)
+        self._budget = CacheBudget(runtime.spec, limits, shortlist)
         self._lanes = [self._lanes_of(worker) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
         self._busy_rows: dict[Lane, list[int]] = {lane: [0] * limits.workers for lane in LANES}

@@ -35,12 +35,12 @@ from server.errors import InferenceError
 from .device import OnnxDevice, Provider
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .huge_pages import use_huge_pages
+from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
 from .traffic import Traffic
 
 CPU = ["CPUExecutionProvider"]
 
-_COLUMN_INPUTS = ("column_weights", "column_scales", "column_biases")
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]
 _INT8 = "tensor(int8)"
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -150,29 +150,6 @@ def _bind(session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
     return binding
 
 
-class OnnxColumns:
-    """The graph of the projection's columns. Thread-safe."""
-
-    def __init__(self, session: ort.InferenceSession, run_options: ort.RunOptions) -> None:
-        """Wrap a loaded session.
-
-        Args:
-            session: the graph.
-            run_options: options of every run.
-        """
-        self._session = session
-        self._run_options = run_options
-        self.width = int(session.get_outputs()[0].shape[1])
-
-    def columns(self, ids: NDArray[np.int64]) -> tuple[Array, Array, Array]:
-        """Read columns; see `ColumnSource.columns`."""
-        try:
-            weights, scales, biases = self._session.run(_COLUMN_INPUTS, {"ids": ids}, self._run_options)
-        except Exception as error:
-            raise InferenceError(f"the columns cannot be read: {type(error).__name__}") from error
-        return weights, scales, biases
-
-
 class ModelRuntime:
     """A bundle's encoder and decoders, loaded. Thread-safe."""
 
@@ -211,7 +188,12 @@ class ModelRuntime:
         self._encoder = self._load_encoder()
         self._columns = None
         if self._shortlist is not None:
-            self._columns = OnnxColumns(self._graph(self._shortlist.columns).shared, self._run_options)
+            projection = self._shortlist.projection
+            self._columns = OnnxColumns(
+                self._graph(self._shortlist.columns).shared,
+                None if projection is None else self._graph(projection),
+                self._run_options,
+            )
 
     @classmethod
     def load(
@@ -319,8 +301,10 @@ class ModelRuntime:
         outputs = {node.name: node for node in decoder.get_outputs()}
         file = self._decoder_files["1"]
         expected = _expected_inputs(size.decoder_layers)
-        expected |= set(_COLUMN_INPUTS) if self._shortlist is not None else set()
-        missing = expected - inputs.keys() or {"logits"} - outputs.keys()
+        expected |= set(COLUMN_INPUTS) if self._shortlist is not None else set()
+        given = {"logits"}
+        given |= {HIDDEN} if self._shortlist is not None and self._shortlist.projection is not None else set()
+        missing = expected - inputs.keys() or given - outputs.keys()
         if missing:
             raise BundleError(file, f"the graph has no tensor {min(missing)}")
         first = inputs["self_key_0"]

@@ -72,7 +72,8 @@ class StepBuffers:
             appends them `cross_last_key_i`, `cross_last_value_i` [N, 1, H*D]. With a shortlist also
             `column_weights` int8 [E, C], `column_scales` and `column_biases` float32 [C].
         outputs: `logits` float32 [R, V], with a shortlist [R, C], and per layer `self_key_out_i`,
-            `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
+            `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`. With a shortlist `hidden` [R, E],
+            too, where the whole projection is wanted of it.
     """
 
     inputs: Mapping[str, Any]
@@ -122,6 +123,10 @@ class ColumnSource(Protocol):
     def width(self) -> int:
         """Rows E of a column."""
 
+    @property
+    def hidden_dtype(self) -> np.dtype[Any] | None:
+        """Of what `project` takes; None if there is no whole projection."""
+
     def columns(self, ids: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         """Read columns.
 
@@ -130,6 +135,17 @@ class ColumnSource(Protocol):
 
         Returns:
             Weights int8 [C, E], scales float32 [C] and biases float32 [C].
+
+        Raises:
+            InferenceError: the run failed.
+        """
+
+    def project(self, hidden: Array, logits: NDArray[np.float32]) -> None:
+        """Multiply with the whole projection: the same bits as a decoder's product with some of its columns.
+
+        Args:
+            hidden: [R, E] of `hidden_dtype`, as a decoder gives it.
+            logits: float32 [R, V], written.
 
         Raises:
             InferenceError: the run failed.

@@ -69,8 +69,9 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         max_target_tokens=manifest.limits.max_target_tokens,
         max_cache_bytes=settings.max_kv_cache_mib << 20,
     )
-    _check_cache_bound(runtime.spec, limits)
-    engine = WorkerPool(runtime, limits, observer, shortlist=_read_shortlist(settings, manifest, runtime))
+    shortlist = _read_shortlist(settings, manifest, runtime)
+    _check_cache_bound(runtime.spec, limits, shortlist)
+    engine = WorkerPool(runtime, limits, observer, shortlist=shortlist)
     engine.start()
     try:
         translate_golden(manifest, tokenizer, engine)
@@ -120,9 +121,9 @@ def _read_shortlist(settings: Settings, manifest: Manifest, runtime: ModelRuntim
     return Shortlist.load(table, size, [manifest.special_tokens.eos_id], runtime.columns)
 
 
-def _check_cache_bound(spec: ModelSpec, limits: EngineLimits) -> None:
+def _check_cache_bound(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None) -> None:
     """Refuse a bound under which a request that is allowed could never be decoded."""
-    bound_bytes, needed_bytes = limits.max_cache_bytes, largest_request_bytes(spec, limits)
+    bound_bytes, needed_bytes = limits.max_cache_bytes, largest_request_bytes(spec, limits, shortlist)
     if bound_bytes is not None and needed_bytes > bound_bytes:
         raise SettingError(
             f"setting max_kv_cache_mib: {bound_bytes >> 20} MiB cannot hold the caches of one sentence of "

@@ -12,7 +12,14 @@ import pytest
 from export.bundle import Manifest, load_manifest, verify_bundle
 from export.lexical_table import Candidates, LexicalTable
 from export.runner import open_session
-from export.shortlist import COLUMNS_FILE, TABLE_FILE, ShortlistOptions, add_shortlist, shortlist_bundle
+from export.shortlist import (
+    COLUMNS_FILE,
+    PROJECTION_FILE,
+    TABLE_FILE,
+    ShortlistOptions,
+    add_shortlist,
+    shortlist_bundle,
+)
 from export.shortlist_graphs import COLUMN_INPUTS, ShortlistError
 from export.verify import GateError
 from export.vmap import write_vmap
@@ -60,9 +67,16 @@ def test_a_copy_gets_a_shortlist_and_the_rest_stays(
     before, after = digests(tiny_bundle_int8), digests(bundle)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"manifest.json", "MODEL_CARD.md", "decoder.weights"}
-    assert after.keys() - before.keys() == {TABLE_FILE, COLUMNS_FILE, *found.decoders.values()}
+    assert after.keys() - before.keys() == {
+        TABLE_FILE,
+        COLUMNS_FILE,
+        PROJECTION_FILE,
+        *found.decoders.values(),
+    }
     old, new = ((path / "decoder.weights").read_bytes() for path in (tiny_bundle_int8, bundle))
     assert new.startswith(old)
+    # The columns lie token by token; the whole projection is there already.
+    assert len(new) - len(old) < 1.1 * manifest.architecture.vocab_size * manifest.architecture.d_model
     assert "## Shortlist" in (bundle / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 

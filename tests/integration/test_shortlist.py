@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from export.bundle import Manifest, verify_bundle
 from export.lexical_table import Candidates, LexicalTable
 from export.runner import GraphRunner
 from export.shortlist import ShortlistOptions, decode_within, shortlist_bundle
 from model.tokenizer import Tokenizer
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, NullObserver
+from server.engine.cache_budget import largest_request_bytes
+from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
+from server.errors import InferenceError
+from server.runtime.onnx_columns import OnnxColumns
 from server.runtime.onnx_runtime import ModelRuntime
+from server.runtime.session import Array
 from server.service.loading import load_model
 from server.settings import Settings
 from tests import factories
@@ -26,6 +35,8 @@ from tests import factories
 WAIT_S = 60.0
 Ids = tuple[int, ...]
 Over = Literal["candidates", "everything, bound", "the whole vocabulary"]
+Way = Literal["bound", "either", "all at once"]
+"""How a batch scores its candidates: over bound columns, all tokens at once, or as many sentences meet."""
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +72,33 @@ def candidates(bundle: Path, sources: list[Ids]) -> list[list[int]]:
     return [Candidates(table).of(source) for source in sources]
 
 
+class Company(NullObserver):
+    """Notes the fullest batches that decoded together."""
+
+    most_rows = 0
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        self.most_rows = max(self.most_rows, busy_rows)
+
+
 @contextlib.contextmanager
-def running(bundle: Path, manifest: Manifest, over: Over = "candidates") -> Iterator[WorkerPool]:
+def running(
+    bundle: Path,
+    manifest: Manifest,
+    over: Over = "candidates",
+    whole_above: float = 1.0,
+    observer: EngineObserver | None = None,
+) -> Iterator[WorkerPool]:
     runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
     size, shortlist = manifest.architecture.vocab_size, None
     if runtime.columns is not None:
         assert manifest.shortlist is not None
-        shortlist = Shortlist.load(bundle / manifest.shortlist.table, size, [3], runtime.columns)
+        table = bundle / manifest.shortlist.table
+        shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
         if over == "everything, bound":
-            shortlist = Shortlist(range(size), {}, size, runtime.columns)
+            shortlist = Shortlist(range(size), {}, size, runtime.columns, whole_above)
     limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
-    pool = WorkerPool(runtime, limits, shortlist=shortlist)
+    pool = WorkerPool(runtime, limits, observer, shortlist=shortlist)
     pool.start()
     yield pool
     pool.close(WAIT_S)
@@ -103,6 +130,164 @@ def test_sentences_alone_and_together_are_the_same_to_the_last_bit(
         assert translate(pool, sources[::-1], options) == alone[::-1]
     for hypotheses, allowed in zip(alone, candidates, strict=True):
         assert all(set(hypothesis.tokens) <= set(allowed) for hypothesis in hypotheses)
+
+
+@pytest.fixture(scope="module")
+def requests(sources: list[Ids]) -> list[tuple[list[Ids], DecodingOptions]]:
+    """64 requests of all beam widths and many options, one to four sentences each."""
+    kinds = [
+        DecodingOptions(return_scores=True),
+        DecodingOptions(beam_size=2, num_hypotheses=2),
+        DecodingOptions(beam_size=4, num_hypotheses=4),
+        DecodingOptions(beam_size=4, early_stopping="never", length_penalty=2.0),
+        DecodingOptions(repetition_penalty=1.5, min_decoding_length=9, return_scores=True),
+        DecodingOptions(beam_size=2, num_hypotheses=2, sampling_topk=0, sampling_temperature=1.5, seed=3),
+        DecodingOptions(beam_size=4, target_prefix=(300, 301), no_repeat_ngram_size=2),
+    ]
+    kind = itertools.cycle(replace(one, max_decoding_length=30) for one in kinds)
+    return [(sources[n : n + 1 + n % 4], next(kind)) for n in [*range(56), *range(8)]]
+
+
+Found = list[tuple[Hypothesis, ...]]
+
+
+@pytest.fixture(scope="module")
+def alone(bundle: Path, manifest: Manifest, requests: list[tuple[list[Ids], DecodingOptions]]) -> list[Found]:
+    """What each sentence of the requests becomes when there is no other, over bound columns."""
+    with running(bundle, manifest) as pool:
+        return [[translate(pool, [one], options)[0] for one in some] for some, options in requests]
+
+
+@pytest.mark.parametrize("way", ["bound", "either", "all at once"])
+def test_64_requests_at_once_get_what_each_gets_alone(
+    bundle: Path,
+    manifest: Manifest,
+    candidates: list[list[int]],
+    requests: list[tuple[list[Ids], DecodingOptions]],
+    alone: list[Found],
+    way: Way,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Again and again, to the last bit, whichever way their batches score candidates."""
+    # No sentence alone needs so many columns, and any two that differ enough do.
+    edge = (max(map(len, candidates)) + 0.5) / manifest.architecture.vocab_size
+    whole_above = {"bound": 1.0, "either": edge, "all at once": 0.0}[way]
+    projections, project = itertools.count(), OnnxColumns.project
+
+    def counted(columns: OnnxColumns, hidden: Array, logits: NDArray[np.float32]) -> None:
+        next(projections)
+        project(columns, hidden, logits)
+
+    monkeypatch.setattr(OnnxColumns, "project", counted)
+    company, together = Company(), threading.Barrier(len(requests))
+    with (
+        running(bundle, manifest, whole_above=whole_above, observer=company) as pool,
+        ThreadPoolExecutor(len(requests)) as clients,
+    ):
+
+        def client(number: int) -> list[Found]:
+            some, options = requests[number]
+            together.wait(WAIT_S)
+            found = []
+            for again in range(2):
+                futures = pool.submit(f"{number}: {again}", some, options)
+                found.append([future.result(WAIT_S).hypotheses for future in futures])
+            return found
+
+        assert translate(pool, requests[0][0][:1], requests[0][1]) == alone[0][:1]
+        before = next(projections)
+        answers = list(clients.map(client, range(len(requests))))
+        after = next(projections)
+    assert answers == [[one, one] for one in alone]
+    assert company.most_rows == 16
+    assert all(h.score < 0 for some in alone for hypotheses in some for h in hypotheses)
+    assert (before > 0) == (way == "all at once")
+    assert (after > before + 1) == (way != "bound")
+
+
+@pytest.mark.parametrize("whole_above", [1.0, 0.0])
+def test_memory_stays_within_its_bound_and_everyone_is_served(
+    bundle: Path,
+    manifest: Manifest,
+    requests: list[tuple[list[Ids], DecodingOptions]],
+    alone: list[Found],
+    whole_above: float,
+) -> None:
+    """The least that a server starts with: what one sentence of the largest size needs."""
+
+    class Watch(NullObserver):
+        bytes_seen: ClassVar[set[int]] = set()
+
+        def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+            self.bytes_seen.add(pool.stats().kv_cache_bytes)
+
+    runtime = ModelRuntime.load(bundle, manifest, shortlist=True)
+    assert manifest.shortlist is not None and runtime.columns is not None
+    size, table = manifest.architecture.vocab_size, bundle / manifest.shortlist.table
+    shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
+    limits = EngineLimits(workers=2, max_rows=8, max_source_tokens=64, max_target_tokens=30)
+    most = largest_request_bytes(runtime.spec, limits, shortlist)
+    caches = largest_request_bytes(runtime.spec, limits)
+    pool = WorkerPool(runtime, replace(limits, max_cache_bytes=most), Watch(), shortlist=shortlist)
+    pool.start()
+    try:
+        submitted = [pool.submit(str(n), *request) for n, request in enumerate(requests[:24])]
+        found = [[future.result(WAIT_S).hypotheses for future in futures] for futures in submitted]
+    finally:
+        pool.close(WAIT_S)
+    assert found == alone[:24]
+    assert caches / 4 < max(Watch.bytes_seen) <= most
+
+
+def test_a_product_that_fails_is_tried_in_halves(
+    bundle: Path, manifest: Manifest, sources: list[Ids], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, failed, project = DecodingOptions(return_scores=True), itertools.count(), OnnxColumns.project
+    with running(bundle, manifest) as pool:
+        alone = translate(pool, sources[:8], options)
+
+    def fails_for_many(columns: OnnxColumns, hidden: Array, logits: NDArray[np.float32]) -> None:
+        if len(hidden) > 1:
+            next(failed)
+            raise InferenceError("too much")
+        project(columns, hidden, logits)
+
+    monkeypatch.setattr(OnnxColumns, "project", fails_for_many)
+    with running(bundle, manifest, whole_above=0.0) as pool:
+        assert translate(pool, sources[:8], options) == alone
+        assert next(failed) > 0
+        with pytest.raises(InferenceError):
+            translate(pool, sources[:1], DecodingOptions(beam_size=2))  # its two rows are one sentence's
+        assert translate(pool, sources[:1], options) == alone[:1]
+
+
+def test_a_bundle_without_the_whole_projection_goes_on_with_columns(
+    bundle: Path, manifest: Manifest, sources: list[Ids]
+) -> None:
+    assert manifest.shortlist is not None
+    before = manifest.shortlist.model_copy(update={"projection": None})
+    options = DecodingOptions(return_scores=True)
+    found = []
+    for one in (manifest, manifest.model_copy(update={"shortlist": before})):
+        with running(bundle, one, whole_above=0.0) as pool:
+            found.append(translate(pool, sources[:8], options))
+    assert found[0] == found[1]
+
+
+def test_what_a_shortlist_takes_is_shown(bundle: Path, manifest: Manifest, sources: list[Ids]) -> None:
+    shown = []
+    ways: tuple[tuple[Over, float], ...] = (
+        ("the whole vocabulary", 1.0),
+        ("candidates", 1.0),
+        ("candidates", 0.0),
+    )
+    for over, whole_above in ways:
+        with running(bundle, manifest, over, whole_above) as pool:
+            translate(pool, sources[:1], DecodingOptions())
+            shown.append(pool.stats().kv_cache_bytes)
+    scores = 4 * 16 * manifest.architecture.vocab_size
+    assert shown[1] - shown[0] > scores / 2  # of the columns that are bound
+    assert shown[2] - shown[0] > scores
 
 
 def test_greedy_is_what_the_exporter_judged(

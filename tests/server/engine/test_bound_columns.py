@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from server.engine.bound_columns import BoundColumns
+from server.engine.bound_columns import BoundColumns, most_bytes
 from server.engine.logsumexp import LANES
 from server.errors import InferenceError
 
@@ -17,9 +17,10 @@ BIASES = np.random.default_rng(2).standard_normal(VOCABULARY).astype(np.float32)
 
 
 class Projection:
-    """The whole projection, and how often it was asked for which tokens."""
+    """Columns of a projection that cannot be had as a whole, and how often it was asked for which tokens."""
 
     width = WIDTH
+    hidden_dtype: np.dtype[np.int8] | None = None
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
@@ -33,9 +34,33 @@ class Projection:
         self.asked.append(ids.tolist())
         return WEIGHTS[ids], SCALES[ids], BIASES[ids]
 
+    def project(self, hidden: NDArray[np.int8], logits: NDArray[np.float32]) -> None:
+        raise AssertionError
 
-def decode(bound: BoundColumns, hidden: NDArray[np.int8]) -> None:
-    """What a decoder does with the slots, for rows [R, E]."""
+
+class WholeProjection(Projection):
+    """One that can, and how many rows it was asked to multiply."""
+
+    hidden_dtype = np.dtype(np.int8)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def project(self, hidden: NDArray[np.int8], logits: NDArray[np.float32]) -> None:
+        assert hidden.flags.c_contiguous
+        assert logits.flags.c_contiguous
+        self.rows.append(len(hidden))
+        logits[:] = expected(hidden, np.arange(VOCABULARY))
+
+
+def decode(bound: BoundColumns, hidden: NDArray[np.int8], beams: int = 1) -> None:
+    """What a decoder does with the slots, for rows [R, E], and what follows for each half of them."""
+    count = len(hidden) // beams
+    if bound.hidden is not None:
+        bound.hidden[: len(hidden)] = hidden
+    bound.project(0, count // 2)
+    bound.project(count // 2, count - count // 2)
     products = hidden.astype(np.int32) @ bound.weights.astype(np.int32)
     bound.logits[: len(hidden)] = products.astype(np.float32) * bound.scales + bound.biases
 
@@ -50,15 +75,23 @@ def draw_ids(draw: np.random.Generator, most: int) -> NDArray[np.int64]:
     return np.sort(draw.permutation(VOCABULARY)[: draw.integers(1, most + 1)]).astype(np.int64)
 
 
-@settings(max_examples=60)
-@given(seed=st.integers(0, 10_000), beams=st.sampled_from([1, 3]))
-def test_every_row_sees_its_own_candidates_and_nothing_else(seed: int, beams: int) -> None:
+@settings(max_examples=120)
+@given(
+    seed=st.integers(0, 10_000),
+    beams=st.sampled_from([1, 3]),
+    whole_above=st.sampled_from([None, 0.0, 0.1, 1 / 3, 1.0]),
+)
+def test_every_row_sees_its_own_candidates_and_nothing_else(
+    seed: int, beams: int, whole_above: float | None
+) -> None:
     draw = np.random.default_rng(seed)
-    bound = BoundColumns(Projection(), VOCABULARY, beams, PLACES)
+    source, above = (Projection(), 0.5) if whole_above is None else (WholeProjection(), whole_above)
+    bound = BoundColumns(source, VOCABULARY, beams, PLACES, above)
+    most = most_bytes(source, VOCABULARY, beams, PLACES, above, VOCABULARY)
     inside: list[NDArray[np.int64]] = []
-    most = int(draw.choice([10, 120, VOCABULARY]))
+    longest = int(draw.choice([10, 120, VOCABULARY]))
     for _ in range(12):
-        arriving = [draw_ids(draw, most) for _ in range(draw.integers(0, PLACES - len(inside) + 1))]
+        arriving = [draw_ids(draw, longest) for _ in range(draw.integers(0, PLACES - len(inside) + 1))]
         if arriving:
             bound.admit(arriving)
             inside += arriving
@@ -66,8 +99,9 @@ def test_every_row_sees_its_own_candidates_and_nothing_else(seed: int, beams: in
             continue
         bound.shrink()
         hidden = draw.integers(-9, 9, (len(inside) * beams, WIDTH)).astype(np.int8)
-        decode(bound, hidden)
+        decode(bound, hidden, beams)
         scores, columns = bound.own_scores()
+        assert bound.nbytes <= most
         assert scores.flags.c_contiguous
         assert scores.shape[1] % LANES == 0
         for place, ids in enumerate(inside):
@@ -115,6 +149,55 @@ def test_slots_grow_shrink_and_say_so() -> None:
     assert bound.generation > grown
     bound.logits[:2] = np.arange(64) + 100
     assert (bound.own_scores()[0][:, :20] >= 101).all()  # slot 0 is nobody's
+
+
+def test_many_tokens_are_scored_all_at_once_and_few_are_bound_again() -> None:
+    projection = WholeProjection()
+    bound = BoundColumns(projection, VOCABULARY, 1, 4, 0.5)
+    bound.admit([np.arange(450)])
+    assert bound.hidden is None
+    generation = bound.generation
+    bound.admit([np.arange(400, 500)])
+    assert bound.hidden is not None
+    assert (bound.capacity, len(projection.asked)) == (64, 1)
+    assert bound.generation > generation
+    decode(bound, np.ones((2, WIDTH), np.int8))
+    assert projection.rows == [1, 1]
+    bound.silence(slice(0, 1))
+    scores, _ = bound.own_scores()
+    assert (scores[0, :450] == 0).all()
+    assert (scores[1, :100] == expected(np.ones((1, WIDTH), np.int8), np.arange(400, 500))).all()
+    assert (scores[1, 100:] == -np.inf).all()
+    bound.retire(0)
+    projection.fails = True
+    bound.shrink()
+    assert bound.hidden is not None  # the columns cannot be read now: nothing is lost
+    projection.fails = False
+    bound.shrink()
+    assert bound.hidden is None
+    assert projection.asked[-1] == list(range(400, 500))
+    decode(bound, np.ones((1, WIDTH), np.int8))
+    assert projection.rows == [1, 1]
+    again, _ = bound.own_scores()
+    assert (again[0, :100] == scores[1, :100]).all()
+
+
+def test_between_the_two_ways_nothing_changes() -> None:
+    """So that a batch at the edge does not go to and fro."""
+    bound = BoundColumns(WholeProjection(), VOCABULARY, 1, 4, 0.5)
+    for count, whole in ((451, True), (226, True), (224, False), (449, False), (451, True)):
+        bound.admit([np.arange(count)])
+        bound.shrink()
+        assert (bound.hidden is not None) == whole
+        bound.retire(0)
+
+
+def test_the_most_bytes_are_reached_when_every_sentence_may_be_anything() -> None:
+    for source, above in ((Projection(), 1.0), (WholeProjection(), 0.0)):
+        bound = BoundColumns(source, VOCABULARY, 2, 4, above)
+        bound.admit([np.arange(VOCABULARY)] * 4)
+        bound.own_scores()
+        assert bound.nbytes == most_bytes(source, VOCABULARY, 2, 4, above, VOCABULARY)
 
 
 def test_a_failed_admission_changes_nothing() -> None:

@@ -7,8 +7,10 @@ import pytest
 from server.engine.arena import KEPT_CAPACITY, Arena
 from server.engine.cache_budget import CacheBudget, Capacity, cache_bytes, largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits
+from server.engine.shortlist import Shortlist
+from server.runtime.session import Array
 
-from .fakes import FakeEncoder, sentence, spec
+from .fakes import VOCABULARY, FakeEncoder, sentence, spec
 
 SPEC = spec(max_source_tokens=500, max_target_tokens=400)
 LIMITS = EngineLimits(max_rows=8, max_source_tokens=500, max_target_tokens=400)
@@ -44,6 +46,15 @@ def test_the_largest_request_fits_exactly() -> None:
     largest = sentence([7] * 500, options(400))
     assert bounded(needed).reserve(0, "long", largest)
     assert not bounded(needed - 1).reserve(0, "long", largest)
+
+
+def test_limits_below_the_models_still_let_the_largest_request_in() -> None:
+    """An arena grows in steps, beyond such a limit."""
+    limits = dataclasses.replace(LIMITS, max_source_tokens=40, max_target_tokens=30)
+    needed = largest_request_bytes(SPEC, limits)
+    assert needed == max(cache_bytes(SPEC, width, 8, Capacity(64, 32)) for width in SPEC.beam_widths)
+    budget = CacheBudget(SPEC, dataclasses.replace(limits, max_cache_bytes=needed))
+    assert budget.reserve(0, "long", sentence([7] * 40, options(30)))
 
 
 def test_a_sentence_reserves_what_its_target_may_become() -> None:
@@ -103,3 +114,49 @@ def test_arenas_never_hold_more_than_is_reserved() -> None:
 
 def test_without_a_bound_everything_fits() -> None:
     assert CacheBudget(SPEC, LIMITS).reserve(0, "long", sentence([7] * 500, options(400)))
+
+
+class NoColumns:
+    """Columns that are never read."""
+
+    width = 16
+    hidden_dtype = np.dtype(np.uint8)
+
+    def columns(self, ids: Array) -> tuple[Array, Array, Array]:
+        raise AssertionError
+
+    def project(self, hidden: Array, logits: Array) -> None:
+        raise AssertionError
+
+
+SHORTLIST = Shortlist([3], {(7,): np.arange(40)}, VOCABULARY, NoColumns())
+
+
+def test_what_a_shortlist_has_beside_a_cache_is_reserved_with_it() -> None:
+    budget = CacheBudget(SPEC, dataclasses.replace(LIMITS, max_cache_bytes=10**9), SHORTLIST)
+    beside = {width: SHORTLIST.most_bytes(width, 8 // width, 500) for width in (1, 2)}
+    assert min(beside.values()) > 4 * 8 * VOCABULARY  # scores at least
+    assert budget.reserve(0, "short", sentence([7], options(10)))
+    assert budget.reserve(0, "short", sentence([7] * 90, options(50)))  # the same batch: once
+    first = cache_bytes(SPEC, 1, 8, Capacity(128, 64)) + beside[1]
+    assert budget.reserved_bytes == first
+    assert budget.reserve(0, "short", sentence([7], options(10, beam_size=2)))
+    assert budget.reserved_bytes == first + cache_bytes(SPEC, 2, 8, Capacity(32, 32)) + beside[2]
+    budget.emptied(0, "short")
+    assert budget.freed(0, "short", kept={1})
+    assert budget.reserved_bytes == first
+
+
+def test_the_largest_request_fits_exactly_beside_a_shortlist() -> None:
+    needed = largest_request_bytes(SPEC, LIMITS, SHORTLIST)
+    assert needed > largest_request_bytes(SPEC, LIMITS)
+    largest = sentence([7] * 500, options(400))
+    for missing in (0, 1):
+        limits = dataclasses.replace(LIMITS, max_cache_bytes=needed - missing)
+        fits = [
+            CacheBudget(SPEC, limits, SHORTLIST).reserve(
+                0, "long", dataclasses.replace(largest, options=options(400, beam_size=width))
+            )
+            for width in SPEC.beam_widths
+        ]
+        assert all(fits) == (missing == 0)

@@ -34,6 +34,21 @@ def test_the_server_finds_what_the_exporter_finds(
     assert found.tolist() == Candidates(table).of(source)
 
 
+@given(table=TABLES, source=st.lists(PIECES, max_size=20))
+def test_no_sentence_has_more_candidates_than_the_table_allows(
+    table: LexicalTable, source: list[int]
+) -> None:
+    rows = {key: np.array(targets, np.int64) for key, targets in table.rows.items()}
+    found = Shortlist(table.always.tolist(), rows, VOCABULARY, NOTHING)
+    assert len(found.candidates(source)) <= found.most_candidates(len(source)) <= VOCABULARY
+
+
+def test_a_longer_sentence_may_have_more_candidates() -> None:
+    rows = {(5,): np.arange(10), (6, 7): np.arange(4)}
+    found = Shortlist([3, 4], rows, VOCABULARY, NOTHING)
+    assert [found.most_candidates(n) for n in (0, 1, 2, 10)] == [2, 22, 42, VOCABULARY]
+
+
 def good() -> dict[str, np.ndarray]:
     return {
         "always": np.array([3]),

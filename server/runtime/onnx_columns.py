@@ -1,0 +1,62 @@
+"""The projection of a bundle with a shortlist: some of its columns, or all of it at once."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from server.errors import InferenceError
+
+from .session import Array
+
+if TYPE_CHECKING:
+    from .onnx_runtime import Graph
+
+COLUMN_INPUTS = ("column_weights", "column_scales", "column_biases")
+HIDDEN = "hidden"
+
+_DTYPES = {"tensor(uint8)": np.dtype(np.uint8), "tensor(int8)": np.dtype(np.int8)}
+
+
+class OnnxColumns:
+    """The graphs of the projection's columns and of all of it; see `ColumnSource`. Thread-safe."""
+
+    def __init__(
+        self, columns: ort.InferenceSession, projection: "Graph | None", run_options: ort.RunOptions
+    ) -> None:
+        """Wrap loaded graphs.
+
+        Args:
+            columns: the graph from tokens to their columns.
+            projection: the graph from a decoder's last integers to scores of all tokens, if there is one.
+            run_options: options of every run.
+        """
+        self._columns = columns
+        self._projection = projection
+        self._run_options = run_options
+        self.width = int(columns.get_outputs()[0].shape[1])
+        self.hidden_dtype: np.dtype[Any] | None = None
+        if projection is not None:
+            self.hidden_dtype = _DTYPES[projection.shared.get_inputs()[0].type]
+
+    def columns(self, ids: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+        """Read columns; see `ColumnSource.columns`."""
+        try:
+            weights, scales, biases = self._columns.run(COLUMN_INPUTS, {"ids": ids}, self._run_options)
+        except Exception as error:
+            raise InferenceError(f"the columns cannot be read: {type(error).__name__}") from error
+        return weights, scales, biases
+
+    def project(self, hidden: Array, logits: NDArray[np.float32]) -> None:
+        """Multiply with the whole projection; see `ColumnSource.project`."""
+        assert self._projection is not None
+        try:
+            with self._projection.traffic.run() as alone:
+                session = self._projection.session(alone)
+                binding = session.io_binding()
+                binding.bind_input(HIDDEN, "cpu", 0, hidden.dtype.type, hidden.shape, hidden.ctypes.data)
+                binding.bind_output("logits", "cpu", 0, np.float32, logits.shape, logits.ctypes.data)
+                session.run_with_iobinding(binding, self._run_options)
+        except Exception as error:
+            raise InferenceError(f"the projection failed: {type(error).__name__}") from error
