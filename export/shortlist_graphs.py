@@ -75,8 +75,8 @@ def with_bound_columns(decoder: onnx.ModelProto) -> onnx.ModelProto:
     logits.type.tensor_type.shape.dim[-1].Clear()
     logits.type.tensor_type.shape.dim[-1].dim_param = "columns"
     _rename(graph, inputs[_ROWS], HIDDEN)
-    kind = projection.row_zero_point.data_type
-    graph.output.append(helper.make_tensor_value_info(HIDDEN, kind, ["rows", width]))
+    row_type = projection.row_zero_point.data_type
+    graph.output.append(helper.make_tensor_value_info(HIDDEN, row_type, ["rows", width]))
     used = {name for node in graph.node for name in node.input}
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
