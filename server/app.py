@@ -78,6 +78,7 @@ def create_app(
         manifest = model.manifest
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
         metrics.batch_max_sentences.set(settings.max_rows)
+        metrics.kv_cache_capacity.set(settings.max_kv_cache_mib << 20)
         metrics.model_loaded(
             name=manifest.name,
             version=manifest.version,

@@ -137,6 +137,7 @@ class Metrics:
         self._finished = counter("sentences_finished_total", "Sentences that left the engine.", ("reason",))
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
         self._kv_cache = gauge("kv_cache_bytes", "Key and value caches allocated, and columns of shortlists.")
+        self.kv_cache_capacity = gauge("kv_cache_capacity_bytes", "What keys and values may take.")
         self._model_info = gauge(
             "model_info", "Model being served.", ("name", "version", "sha256", "precision", "opset")
         )
@@ -144,6 +145,7 @@ class Metrics:
         self._model_loaded = gauge("model_loaded_timestamp_seconds", "Unix time of the last successful load.")
         self.ready = gauge("ready", "1 when requests are accepted.")
         self.draining = gauge("draining", "1 when shutting down.")
+        self._engine_alive = gauge("engine_alive", "1 until a worker of the engine crashes.")
         self.event_loop_lag = histogram("event_loop_lag_seconds", "Delay of a 100 ms timer.", LAG_BUCKETS)
         self._build_info = gauge("build_info", "Build.", ("version", "commit", "python", "onnxruntime"))
         self._build_info.labels(
@@ -284,6 +286,7 @@ class Metrics:
         self._busy_slots.set(stats.rows_busy)
         self._free_slots.set(stats.rows_total - stats.rows_busy)
         self._kv_cache.set(stats.kv_cache_bytes)
+        self._engine_alive.set(stats.alive)
 
     def model_loaded(
         self, *, name: str, version: str, sha256: str, precision: str, opset: int, duration_s: float
