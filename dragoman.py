@@ -36,7 +36,7 @@ from export.flags import (
     parse_widths,
 )
 from server import flags
-from server.commands import api_key, serve
+from server.commands import api_key, reload, serve
 
 app = typer.Typer(
     name="dragoman",
@@ -305,6 +305,7 @@ def shortlist(
 
 
 app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))(serve)
+app.command(epilog=_examples("dragoman reload --admin-port 9464"))(reload)
 app.command(
     epilog=_examples(
         "dragoman api-key weblate >> keys            # the key is shown, the file gets its hash",

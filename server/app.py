@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -26,12 +27,14 @@ from server.service.api_keys import KeyFile
 from server.service.languages import Detector
 from server.service.loading import load_model
 from server.service.model import ServedModel
+from server.service.reloading import Reloader, Serving
 from server.service.translator import Translator
 from server.settings import Settings
 
 _LAG_INTERVAL_S = 0.1
 _KEYS_INTERVAL_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
+_GRACE_S = 1.0  # what the last answer of a replaced model may take beyond its deadline
 _DESCRIPTION = (
     "Translates texts. `POST /translate` takes LibreTranslate's requests; its clients work unchanged."
 )
@@ -44,12 +47,14 @@ def create_app(
 
     Args:
         settings: of the server.
-        engine: a loaded model; without one, the bundle of the settings is loaded when the application starts.
+        engine: a loaded model, which the application closes and, when another replaces it, lets go; without
+            one, the bundle of the settings is loaded when the application starts.
         metrics: where events are counted; without one, a registry of its own is made.
 
     Returns:
         An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series,
-        `app.state.access` the keys.
+        `app.state.access` the keys. Once it has started, `app.state.serving` holds the model and
+        `app.state.reload()` loads the bundle of the settings in its place.
 
     Raises:
         SettingError: the file of API keys cannot be used.
@@ -58,27 +63,13 @@ def create_app(
     lifecycle = Lifecycle(metrics)
     access = make_access(settings, metrics)
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Application) -> AsyncIterator[None]:
-        model = engine
-        if model is None:
-            model = await asyncio.to_thread(load_model, settings, metrics)
-        translator = Translator(
-            model, request_limits(settings, model.manifest), Detector(), settings.text_threads
-        )
-        endpoint = TranslateEndpoint(translator, lifecycle, settings.request_timeout_s, access)
-        bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
-        if settings.allowed_origins:
-            shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
-        app.shortcuts["POST", TRANSLATE_PATH] = shortcut
-        app.include_router(translate_routes(endpoint, translator, lifecycle, access))
-        app.include_router(status_routes(translator, lifecycle, metrics, access))
-        await translator.warm_up()
+    detector = Detector()
+
+    def translator_of(model: ServedModel) -> Translator:
+        return Translator(model, request_limits(settings, model.manifest), detector, settings.text_threads)
+
+    def announce(model: ServedModel) -> None:
         manifest = model.manifest
-        metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
-        metrics.batch_max_sentences.set(settings.max_rows)
-        metrics.kv_cache_capacity.set(settings.max_kv_cache_mib << 20)
         metrics.model_loaded(
             name=manifest.name,
             version=manifest.version,
@@ -87,6 +78,34 @@ def create_app(
             opset=manifest.graphs.opset,
             duration_s=model.load_duration_s,
         )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Application) -> AsyncIterator[None]:
+        nonlocal engine
+        load = functools.partial(load_model, settings, metrics)
+        serving = Serving(translator_of(engine or await asyncio.to_thread(load)))
+        engine = None  # from here on only `serving` holds a model: one that is replaced has to go
+        timeout_s = settings.request_timeout_s
+        reloader = Reloader(serving, load, translator_of, announce, metrics.reloaded, timeout_s + _GRACE_S)
+
+        async def reload() -> ServedModel:
+            lifecycle.check_accepting()
+            return await reloader.reload()
+
+        app.state.serving, app.state.reload = serving, reload
+        endpoint = TranslateEndpoint(serving, lifecycle, timeout_s, access)
+        bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
+        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        if settings.allowed_origins:
+            shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
+        app.shortcuts["POST", TRANSLATE_PATH] = shortcut
+        app.include_router(translate_routes(endpoint, serving, lifecycle, access))
+        app.include_router(status_routes(serving, lifecycle, metrics, access))
+        await serving.translator.warm_up()
+        metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
+        metrics.batch_max_sentences.set(settings.max_rows)
+        metrics.kv_cache_capacity.set(settings.max_kv_cache_mib << 20)
+        announce(serving.model)
         watches = [asyncio.create_task(_probe_event_loop(metrics))]
         if access is not None and access.keys is not None:
             watches.append(asyncio.create_task(_watch_keys(access, access.keys)))
@@ -97,8 +116,8 @@ def create_app(
             lifecycle.begin_drain()
             for watch in watches:
                 watch.cancel()
-            await asyncio.to_thread(model.engine.close, _CLOSE_TIMEOUT_S)
-            translator.close()
+            await reloader.close()
+            await serving.close(_CLOSE_TIMEOUT_S)
 
     app = Application(
         title="dragoman",

@@ -1,14 +1,17 @@
-"""What `dragoman serve` and `dragoman translate` do; both return an exit code.
+"""What `dragoman serve`, `dragoman reload` and `dragoman translate` do; all return an exit code.
 
 0 done, 1 failed, 2 wrong usage or settings, 3 the bundle is refused, 130 interrupted.
 """
 
 import contextlib
+import http.client
+import json
 import os
+import signal
 import socket
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,10 @@ from tqdm import tqdm
 
 from export.bundle import BundleError
 from server.allocator import return_large_blocks
-from server.api.admin import AdminPages, admin_application
+from server.api.admin import RELOAD_PATH, AdminPages, admin_application
 from server.api.http_server import listen, make_server
-from server.app import create_app
-from server.errors import DragomanError, SettingError
+from server.app import Application, create_app
+from server.errors import BundleRefusedError, DragomanError, SettingError
 from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
@@ -57,6 +60,9 @@ def serve(flags: Mapping[str, Any]) -> int:
     if settings is None:
         return EXIT_USAGE
     configure_logging(settings.log_level)
+    reloads = sys.stdin is None or not sys.stdin.isatty()  # a terminal that is closed sends SIGHUP, too
+    if reloads:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing to reload yet
     return_large_blocks()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     metrics = Metrics(CollectorRegistry(), settings.commit)
@@ -81,27 +87,76 @@ def serve(flags: Mapping[str, Any]) -> int:
                 return _fail(
                     EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
                 )
-        _run(settings, model, metrics, *listeners)
+        app = create_app(settings, model, metrics)
+        del model  # a reload lets it go, and nothing else may hold it
+        _run(settings, app, metrics, reloads, *listeners)
     return 0
 
 
 def _run(
     settings: Settings,
-    model: ServedModel,
+    app: Application,
     metrics: Metrics,
+    reloads: bool,
     listener: socket.socket,
     admin_listener: socket.socket | None = None,
 ) -> None:
-    app = create_app(settings, model, metrics)
+    def exchange() -> Coroutine[Any, Any, ServedModel]:
+        started: Coroutine[Any, Any, ServedModel] = app.state.reload()
+        return started
 
     def count_refusal(status: int) -> None:
         metrics.answered(None, "_OTHER", status, 0.0, 0)
 
     server = make_server(app, settings, app.state.lifecycle, count_refusal)
     if admin_listener is not None:
-        pages = AdminPages(settings, app.state.lifecycle, app.state.access, lambda: model, server.end)
+        state = app.state
+        pages = AdminPages(
+            settings, state.lifecycle, state.access, lambda: state.serving, exchange, server.end
+        )
         server.add_admin(admin_application(pages, metrics), admin_listener)
+    if reloads:
+        server.reload_on_hangup(exchange)
     server.run(sockets=[listener])
+
+
+def reload(flags: Mapping[str, Any], timeout_s: float) -> int:
+    """Make a server on this machine serve what is at its bundle's path now, and wait for it.
+
+    Args:
+        flags: `admin_port`, or None where it was not given.
+        timeout_s: how long to wait.
+
+    Returns:
+        The exit code: `EXIT_BAD_BUNDLE` if the server refused the bundle and serves the old one.
+    """
+    settings = _read_settings(flags)
+    if settings is None:
+        return EXIT_USAGE
+    if settings.admin_port is None:
+        return _fail(EXIT_USAGE, "which server? give --admin-port, or set DRAGOMAN_ADMIN_PORT")
+    host, port = settings.admin_host, settings.admin_port
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("POST", RELOAD_PATH)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    except TimeoutError:
+        return _fail(EXIT_FAILED, f"no answer within {timeout_s:g} s; the server may still be reloading")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return _fail(EXIT_FAILED, f"no server of dragoman answers on {host} port {port}: {error}")
+    finally:
+        connection.close()
+    if response.status != 200:
+        refused = answer.get("code") == BundleRefusedError.reason
+        said = f"{answer.get('error')} (the old model goes on serving)" if refused else answer.get("error")
+        return _fail(EXIT_BAD_BUNDLE if refused else EXIT_FAILED, str(said))
+    bundle = answer["bundle"]
+    print(  # noqa: T201 - this is the command line
+        f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "
+        f"loaded in {bundle['load_duration_s']} s"
+    )
+    return 0
 
 
 def translate(

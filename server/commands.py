@@ -1,4 +1,4 @@
-"""`dragoman serve` and `dragoman api-key`: their options. Imports nothing heavy, for every `--help`."""
+"""`dragoman serve`, `reload` and `api-key`: their options. Imports nothing heavy, for every `--help`."""
 
 from typing import Annotated
 
@@ -46,6 +46,23 @@ def serve(
         "log_level": log_level,
     }
     raise typer.Exit(cli.serve(settings))
+
+
+def reload(
+    admin_port: Annotated[
+        int | None,
+        typer.Option(help="Admin port of the server.", show_default="DRAGOMAN_ADMIN_PORT", min=1, max=65535),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the outcome.", min=0.1)] = 600.0,
+) -> None:
+    """Make a running server serve the bundle that is at its path now, without a pause.
+
+    The new model is loaded and proven beside the old one. Exit code 3: the bundle is refused, and the old
+    model goes on.
+    """
+    from server import cli
+
+    raise typer.Exit(cli.reload({"admin_port": admin_port}, timeout))
 
 
 def api_key(

@@ -27,6 +27,9 @@ the text to translate.
       |    |- OutOfMemoryError      out_of_memory           the machine had no memory for this sentence
       |    '- EngineDeadError       engine_dead
       |- DeadlineExceededError      deadline_exceeded
+      |- ReloadInProgressError      reload_in_progress      one at a time
+      |- BundleRefusedError         bundle_refused          a reload found a bundle that cannot be served
+      |- ReloadFailedError          reload_failed           the new model could not be started
       |- AbortedError               aborted                 the client went away
       |- SettingError               internal                a setting that cannot work with this bundle
       '- InferenceError             internal                ONNX Runtime failed on this sentence
@@ -181,6 +184,24 @@ class DeadlineExceededError(DragomanError):
     reason = "deadline_exceeded"
 
 
+class ReloadInProgressError(DragomanError):
+    """Another reload has not ended yet."""
+
+    reason = "reload_in_progress"
+
+
+class BundleRefusedError(DragomanError):
+    """The bundle that was to be served now cannot be; what was served before still is."""
+
+    reason = "bundle_refused"
+
+
+class ReloadFailedError(DragomanError):
+    """A new model could not be started, and the bundle is not known to be at fault."""
+
+    reason = "reload_failed"
+
+
 class AbortedError(DragomanError):
     """The request was aborted, mostly because the client went away."""
 
@@ -194,4 +215,4 @@ class InferenceError(DragomanError):
 
 
 class SettingError(DragomanError):
-    """A setting cannot work with this bundle; the server does not start. The message says which and why."""
+    """A setting cannot work with this bundle, which is not served. The message says which and why."""

@@ -83,7 +83,9 @@ CorsOrigins = Annotated[
 ]
 AdminPort = Annotated[
     int | None,
-    typer.Option(help="Port for /admin/status and /admin/drain, on 127.0.0.1.", show_default="none"),
+    typer.Option(
+        help="Port for /admin/status, /admin/reload and /admin/drain, on 127.0.0.1.", show_default="none"
+    ),
 ]
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")

@@ -38,6 +38,7 @@ STAGES = ("parse", "tokenize", "encode", "decode", "detokenize")
 FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
 ENGINE_ERRORS = ("run_failed", "terminated", "poison", "out_of_memory", "worker_lost")
 PHASES = ("receiving", "queued", "running")
+RELOAD_OUTCOMES = ("success", "refused", "failed")
 KEY_RESULTS = ("admitted", "rate_limited", "over_quota")
 REJECTED = {
     "invalid_request": "invalid",
@@ -143,6 +144,7 @@ class Metrics:
         )
         self._model_load = gauge("model_load_duration_seconds", "Last load including warm-up.")
         self._model_loaded = gauge("model_loaded_timestamp_seconds", "Unix time of the last successful load.")
+        self._reloads = counter("reloads_total", "Attempts to serve another model.", ("outcome",))
         self.ready = gauge("ready", "1 when requests are accepted.")
         self.draining = gauge("draining", "1 when shutting down.")
         self._engine_alive = gauge("engine_alive", "1 until a worker of the engine crashes.")
@@ -169,6 +171,8 @@ class Metrics:
             self._disconnects.labels(phase)
         for kind in ENGINE_ERRORS:
             self._engine_errors.labels(kind)
+        for outcome in RELOAD_OUTCOMES:
+            self._reloads.labels(outcome)
         self._stages = {stage: self._stage_duration.labels(stage) for stage in STAGES}
         self._ends = {reason: self._finished.labels(reason) for reason in FINISH_REASONS}
         self._encode_sentences = self._batch_sentences.labels("encode")
@@ -305,6 +309,10 @@ class Metrics:
         self._model_info.labels(name, version, sha256[:12], precision, str(opset)).set(1)
         self._model_load.set(duration_s)
         self._model_loaded.set_to_current_time()
+
+    def reloaded(self, outcome: str) -> None:
+        """Count a reload that ended in one of `RELOAD_OUTCOMES`."""
+        self._reloads.labels(outcome).inc()
 
     def render(self) -> bytes:
         """Write all series in Prometheus' text format."""

@@ -74,7 +74,11 @@ def serving(bundle: Path, log: Path, **settings: object) -> Iterator[RunningServ
     variables = {f"DRAGOMAN_{name.upper()}": str(value) for name, value in {"workers": 1, **settings}.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command("serve", bundle, "--port", port), env=os.environ | variables, stdout=output, stderr=output
+            command("serve", bundle, "--port", port),
+            env=os.environ | variables,
+            stdin=subprocess.DEVNULL,  # on a terminal, SIGHUP would end it
+            stdout=output,
+            stderr=output,
         )
     server = RunningServer(process, port, log)
     try:

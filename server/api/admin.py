@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import Any
 
@@ -20,20 +20,24 @@ from server.api.middleware import RequestMiddleware
 from server.errors import DragomanError, ForbiddenError
 from server.metrics import Metrics
 from server.service.model import ServedModel
+from server.service.reloading import Serving
 from server.settings import Settings
+
+RELOAD_PATH = "/admin/reload"
 
 _LOCAL_HOST = re.compile(rb"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.IGNORECASE)
 
 
 class AdminPages:
-    """Shows the server's state and begins its end. Used from the event loop."""
+    """Shows the server's state, exchanges its model and begins its end. Used from the event loop."""
 
     def __init__(
         self,
         settings: Settings,
         lifecycle: Lifecycle,
         access: Access | None,
-        model: Callable[[], ServedModel],
+        serving: Callable[[], Serving],
+        reload: Callable[[], Awaitable[ServedModel]],
         begin_end: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -43,14 +47,16 @@ class AdminPages:
             settings: of the server.
             lifecycle: of the server.
             access: whose keys there are, if there are any.
-            model: gives the model that is served now.
+            serving: gives what knows the model; asked once the server has started.
+            reload: does what SIGHUP does, to the end.
             begin_end: does what SIGTERM does.
             clock: monotonic seconds.
         """
         self._settings = settings
         self._lifecycle = lifecycle
         self._access = access
-        self._model = model
+        self._serving = serving
+        self._reload = reload
         self._begin_end = begin_end
         self._clock = clock
         self._started_s = clock()
@@ -65,6 +71,10 @@ class AdminPages:
         self._begin_end()
         return JSONResponse({"status": self._lifecycle.state}, status_code=202)
 
+    async def reload(self, _request: Request) -> Response:
+        """Answer `POST /admin/reload`: serve what is at the bundle's path now, or say why not."""
+        return JSONResponse({"outcome": "success", "bundle": self._describe_bundle(await self._reload())})
+
     def describe(self) -> dict[str, Any]:
         """Collect what an operator asks first.
 
@@ -72,23 +82,15 @@ class AdminPages:
             Plain values. Keys are there by name only; a setting that is a secret has to be pydantic's
             `SecretStr`, which shows itself as asterisks.
         """
-        model, settings = self._model(), self._settings
-        manifest, stats = model.manifest, model.engine.stats()
+        serving, settings = self._serving(), self._settings
+        stats = serving.stats()
         return {
             "version": metadata.version("dragoman"),
             "commit": settings.commit,
             "state": self._lifecycle.state,
             "uptime_s": round(self._clock() - self._started_s, 3),
             "requests": self._lifecycle.active,
-            "bundle": {
-                "path": str(settings.bundle),
-                "name": manifest.name,
-                "version": manifest.version,
-                "sha256": model.sha256,
-                "precision": manifest.precision,
-                "directions": [f"{pair.source}-{pair.target}" for pair in manifest.directions],
-                "load_duration_s": round(model.load_duration_s, 3),
-            },
+            "bundle": self._describe_bundle(serving.model),
             "queue": {
                 "sentences": stats.queue_sentences,
                 "max_sentences": settings.max_queue_sentences,
@@ -105,6 +107,18 @@ class AdminPages:
             },
             "api_keys": self._describe_keys(),
             "settings": settings.model_dump(mode="json"),
+        }
+
+    def _describe_bundle(self, model: ServedModel) -> dict[str, Any]:
+        manifest = model.manifest
+        return {
+            "path": str(self._settings.bundle),
+            "name": manifest.name,
+            "version": manifest.version,
+            "sha256": model.sha256,
+            "precision": manifest.precision,
+            "directions": [f"{pair.source}-{pair.target}" for pair in manifest.directions],
+            "load_duration_s": round(model.load_duration_s, 3),
         }
 
     def _describe_keys(self) -> dict[str, Any] | None:
@@ -127,6 +141,7 @@ def admin_application(pages: AdminPages, metrics: Metrics) -> ASGIApp:
     """
     routes = [
         Route("/admin/status", pages.status, methods=["GET"]),
+        Route(RELOAD_PATH, pages.reload, methods=["POST"]),
         Route("/admin/drain", pages.drain, methods=["POST"]),
     ]
     app = Starlette(

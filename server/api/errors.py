@@ -25,8 +25,10 @@ STATUS = {
     "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
+    "reload_in_progress": 409,
     "body_too_large": 413,
     "unsupported_media_type": 415,
+    "bundle_refused": 422,
     "overloaded": 429,
     "rate_limited": 429,
     "quota_exceeded": 429,
@@ -34,6 +36,7 @@ STATUS = {
     "headers_too_large": 431,
     "client_disconnected": 499,  # never sent; nginx' number for logs and metrics
     "internal": 500,
+    "reload_failed": 500,
     "unavailable": 503,
     "not_ready": 503,
     "draining": 503,

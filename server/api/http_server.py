@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from server.api.corked import CorkedTransport
 from server.api.disconnect import EXTENSION as DISCONNECT_EXTENSION
 from server.api.errors import error_body
 from server.api.lifecycle import Lifecycle
+from server.errors import DragomanError, ReloadInProgressError, UnavailableError
 from server.settings import Settings
 
 log = logging.getLogger("dragoman")
@@ -182,6 +183,8 @@ class DrainingServer(uvicorn.Server):
         self._lifecycle = lifecycle
         self._settings = settings
         self._admin: tuple[uvicorn.Config, socket.socket] | None = None
+        self._reload: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self._reloading: asyncio.Task[None] | None = None
 
     def add_admin(self, app: Any, listener: socket.socket) -> None:
         """Serve a second application beside the first, on the same event loop, from its start to its end.
@@ -191,6 +194,14 @@ class DrainingServer(uvicorn.Server):
             listener: of the admin port.
         """
         self._admin = _configure(app, self._settings, lambda status: None, lifespan="off"), listener
+
+    def reload_on_hangup(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Let SIGHUP reload the model, from the start on; call it in the main thread.
+
+        Args:
+            reload: does it, and logs how it ended.
+        """
+        self._reload = reload
 
     def end(self) -> None:
         """Begin to drain, as SIGTERM does."""
@@ -211,6 +222,19 @@ class DrainingServer(uvicorn.Server):
             log.info("ready on http://%s:%d", f"[{host}]" if ":" in host else host, port)
             if self._admin is not None:
                 await self._open_admin(*self._admin)
+            if self._reload is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin_reload, self._reload)
+
+    def _begin_reload(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        async def attempt() -> None:
+            try:
+                await reload()
+            except (ReloadInProgressError, UnavailableError) as error:
+                log.warning("SIGHUP changes nothing: %s", error)
+            except DragomanError:
+                pass  # the reload has logged what is wrong
+
+        self._reloading = asyncio.get_running_loop().create_task(attempt())  # kept, or it might be collected
 
     async def _open_admin(self, config: uvicorn.Config, listener: socket.socket) -> None:
         # With our state and among our servers, its connections are counted, drained and closed as all others.

@@ -15,7 +15,7 @@ from server.engine.sequence import EngineStats
 from server.errors import EngineDeadError
 from server.metrics import Metrics
 from server.service.languages import language_name
-from server.service.translator import Translator
+from server.service.reloading import Serving
 
 # A step takes milliseconds. An engine that has work and has not moved for this long will not move again.
 _STUCK_AFTER_S = 60.0
@@ -34,12 +34,12 @@ _UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer, "de
 
 
 def status_routes(
-    translator: Translator, lifecycle: Lifecycle, metrics: Metrics, access: Access | None = None
+    serving: Serving, lifecycle: Lifecycle, metrics: Metrics, access: Access | None = None
 ) -> APIRouter:
     """Build the routes that say how the server is.
 
     Args:
-        translator: with the model.
+        serving: with the model.
         lifecycle: of the server.
         metrics: to render.
         access: who may see the model; None for everybody.
@@ -48,10 +48,9 @@ def status_routes(
         A router.
     """
     router = APIRouter(tags=["status"])
-    model = translator.model
 
     def check_alive() -> EngineStats:
-        stats = model.engine.stats()
+        stats = serving.model.engine.stats()
         if not stats.alive:
             raise EngineDeadError("a worker of the engine has crashed")
         busy = stats.queue_sentences or stats.rows_busy
@@ -89,7 +88,7 @@ def status_routes(
     @router.get("/languages", summary="Languages and their targets", response_model=list[LanguageAnswer])
     async def languages() -> list[LanguageAnswer]:
         """Every language of the model; those with no targets can only be translated to."""
-        directions = translator.directions
+        directions = serving.translator.directions
         return [
             LanguageAnswer(code=code, name=language_name(code), targets=list(directions.targets(code)))
             for code in directions.codes
@@ -100,12 +99,8 @@ def status_routes(
         """What the bundle's manifest says about the model, and the limits of this server."""
         if access is not None:
             access.identify(request.scope)
-        manifest = model.manifest
-        shown = manifest.model_dump(
-            mode="json",
-            include=_SHOWN,
-        )
-        limits = translator.limits
+        model, limits = serving.model, serving.translator.limits
+        shown = model.manifest.model_dump(mode="json", include=_SHOWN)
         shown["sha256"] = model.sha256
         shown["beam_sizes"] = list(limits.usable_widths)
         shown["request_limits"] = {
@@ -119,7 +114,7 @@ def status_routes(
     @router.get("/metrics", summary="Prometheus metrics", response_model=None)
     async def render_metrics() -> Response:
         """All series in Prometheus' text format."""
-        metrics.refresh(model.engine.stats())
+        metrics.refresh(serving.stats())
         # 2 to 5 ms of pure Python, which would hold up every other request.
         body = await asyncio.to_thread(metrics.render)
         return Response(body, media_type=None, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})

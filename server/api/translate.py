@@ -27,8 +27,8 @@ from server.api.schemas import (
     translate_answer,
 )
 from server.errors import InvalidRequestError
+from server.service.reloading import Serving
 from server.service.request import Translation, TranslationRequest
-from server.service.translator import Translator
 
 TRANSLATE_PATH = "/translate"
 
@@ -67,7 +67,7 @@ class TranslateEndpoint:
 
     def __init__(
         self,
-        translator: Translator,
+        serving: Serving,
         lifecycle: Lifecycle,
         request_timeout_s: float,
         access: Access | None = None,
@@ -75,12 +75,12 @@ class TranslateEndpoint:
         """Keep what is needed.
 
         Args:
-            translator: does the work.
+            serving: knows who does the work.
             lifecycle: says whether requests are accepted.
             request_timeout_s: longest deadline of a request.
             access: who may send how much; None for everybody and anything.
         """
-        self._translator = translator
+        self._serving = serving
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
         self._access = access
@@ -104,7 +104,7 @@ class TranslateEndpoint:
             DragomanError: the request cannot be served; the middleware knows how to say so.
             ClientDisconnectedError: the client went away.
         """
-        translator, record, access = self._translator, record_of(scope), self._access
+        record, access = record_of(scope), self._access
         self._lifecycle.check_accepting()
         client = None if access is None else access.greet(scope)
         headers = _headers(scope)
@@ -125,13 +125,14 @@ class TranslateEndpoint:
         record.texts = len(job.texts)
         record.stages_s["parse"] = time.monotonic() - record.started_s
 
-        def note_disconnect() -> None:
-            record.disconnect_phase = translator.phase(job.request_id)
+        with self._lifecycle.taking_on(), self._serving.translator as translator:
 
-        def translated() -> Coroutine[Any, Any, Translation]:
-            return unless_disconnected(scope, receive, translator.translate(job), note_disconnect)
+            def note_disconnect() -> None:
+                record.disconnect_phase = translator.phase(job.request_id)
 
-        with self._lifecycle.taking_on():
+            def translated() -> Coroutine[Any, Any, Translation]:
+                return unless_disconnected(scope, receive, translator.translate(job), note_disconnect)
+
             if access is None or client is None:
                 translation = await translated()
             else:
@@ -153,13 +154,13 @@ class TranslateEndpoint:
 
 
 def translate_routes(
-    endpoint: TranslateEndpoint, translator: Translator, lifecycle: Lifecycle, access: Access | None = None
+    endpoint: TranslateEndpoint, serving: Serving, lifecycle: Lifecycle, access: Access | None = None
 ) -> APIRouter:
     """Build the routes that take text.
 
     Args:
         endpoint: of `POST /translate`.
-        translator: detects languages.
+        serving: knows who detects languages.
         lifecycle: says whether requests are accepted.
         access: who may send how much; None for everybody and anything.
 
@@ -195,7 +196,7 @@ def translate_routes(
         if access is not None:
             client = access.admit(request.scope, given, client)
         fields = read_detect_fields(given, typed=typed)
-        with lifecycle.taking_on():
+        with lifecycle.taking_on(), serving.translator as translator:
             found = await translator.detect(fields.q)
         if access is not None and client is not None:
             access.note_detection(client)

@@ -74,6 +74,10 @@ class Lanes:
         """Give back the arenas without a sentence; returns the beam widths that stay."""
         return {lane: engine.free_idle() for lane, engine in self.engines.items()}
 
+    def close(self) -> None:
+        """Let the engines go, and with them the model and the caches; nothing is stepped any more."""
+        self.engines.clear()
+
     def decode(self, undisturbed: Callable[[], bool]) -> list[Outcome]:
         """Go on decoding without looking for news, if only one lane has sentences.
 

@@ -74,15 +74,15 @@ class WorkerPool:
             clock: monotonic seconds; deadlines are on this clock.
             shortlist: candidates of sentences, if the decoders take their columns as inputs.
         """
-        self._shortlist = shortlist
-        self._runtime = runtime
+        self._runtime: Runtime | None = runtime
+        self._spec = runtime.spec
         self._limits = limits
         self._observer = observer or NullObserver()
         self._clock = clock
         self._scheduler = Scheduler(limits)
         self._changed = threading.Condition()
         self._budget = CacheBudget(runtime.spec, limits, shortlist)
-        self._lanes = [self._lanes_of(worker) for worker in range(limits.workers)]
+        self._lanes = [self._lanes_of(worker, runtime, shortlist) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
         self._busy_rows: dict[Lane, list[int]] = {lane: [0] * limits.workers for lane in LANES}
         self._cache_bytes = [0] * limits.workers
@@ -170,7 +170,7 @@ class WorkerPool:
 
         Args:
             timeout_s: seconds for what there is; what is not done then ends with DrainingError, and a run
-                that is in progress is terminated.
+                that is in progress is terminated. Afterwards the engines' memory is free.
         """
         with self._changed:
             self._draining = True
@@ -178,7 +178,7 @@ class WorkerPool:
             self._stopping = True
             left = self._take_all()
             self._tell()
-        if left:
+        if left and self._runtime is not None:
             self._runtime.terminate()
             self._observer.error("terminated")
             self._end(left, lambda _: DrainingError("the server shut down before the translation was ready"))
@@ -187,6 +187,11 @@ class WorkerPool:
             thread.join(max(0.0, join_by_s - time.monotonic()))
             if thread.is_alive():
                 _log.error("%s has not ended", thread.name)
+                return
+        # Without this their memory would stay for a while: futures and engines refer to us in circles.
+        for lanes in self._lanes:
+            lanes.close()
+        self._lanes, self._runtime = [], None
 
     def stats(self) -> EngineStats:
         """Say what the engine is doing now."""
@@ -205,7 +210,7 @@ class WorkerPool:
 
     def _check(self, sources: SequenceOf[SequenceOf[int]], each: SequenceOf[DecodingOptions]) -> None:
         """Refuse what the engine could never decode."""
-        spec = self._runtime.spec
+        spec = self._spec
         widths = [width for width in spec.beam_widths if width <= self._limits.max_rows]
         for options in set(each):
             options.validate()
@@ -214,14 +219,14 @@ class WorkerPool:
             words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for id in options.target_prefix)
             if not all(words):
                 raise InvalidOptionError("target_prefix has a token that no target can have")
-        longest = min(self._limits.max_source_tokens, self._runtime.spec.max_source_tokens)
+        longest = min(self._limits.max_source_tokens, spec.max_source_tokens)
         for source in sources:
             if not source:
                 raise InvalidRequestError("a sentence has no tokens")
             if len(source) > longest:
                 raise TextTooLongError(f"a sentence has {len(source)} tokens; at most {longest} are accepted")
 
-    def _lanes_of(self, worker: int) -> Lanes:
+    def _lanes_of(self, worker: int, runtime: Runtime, shortlist: Shortlist | None) -> Lanes:
         """Make a worker's engines and give them access to the line."""
 
         def schedule(lane: Lane, free_rows: int) -> list[Sequence]:
@@ -238,7 +243,7 @@ class WorkerPool:
             return admitted
 
         def make_engine(_lane: Lane, take: Callable[[int], list[Sequence]]) -> Engine:
-            return Engine(self._runtime, self._limits, take, self._observer, self._clock, self._shortlist)
+            return Engine(runtime, self._limits, take, self._observer, self._clock, shortlist)
 
         return Lanes(make_engine, schedule, self._observer, self._clock)
 

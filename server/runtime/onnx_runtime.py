@@ -19,9 +19,10 @@ Settings that were measured, not assumed:
   difference in speed was seen, with or without them, nor with or without the memory arena.
 """
 
+import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +35,7 @@ from server.errors import InferenceError
 
 from .device import OnnxDevice, Provider
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
+from .graph import FileStates, Graph, file_states
 from .huge_pages import use_huge_pages
 from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
@@ -48,40 +50,6 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "tensor(float16)": np.dtype(np.float16),
     _INT8: np.dtype(np.int8),
 }
-
-
-class Graph:
-    """One graph, loaded for a worker among others and, when that is first needed, for a worker alone.
-
-    Thread-safe.
-    """
-
-    def __init__(
-        self, load: Callable[[int], ort.InferenceSession], threads: int, solo_threads: int, traffic: Traffic
-    ) -> None:
-        """Load it.
-
-        Args:
-            load: makes a session of this graph with so many threads.
-            threads: of a run beside others.
-            solo_threads: of a run that has the machine to itself; not more than `threads` switches it off.
-            traffic: knows who runs.
-        """
-        self._load = load
-        self._solo_threads = solo_threads if solo_threads > threads else 0
-        self._lock = threading.Lock()
-        self._solo: ort.InferenceSession | None = None
-        self.traffic = traffic
-        self.shared = load(threads)
-
-    def session(self, alone: bool) -> ort.InferenceSession:
-        """Give the session for a run."""
-        if not alone or not self._solo_threads:
-            return self.shared
-        with self._lock:
-            if self._solo is None:
-                self._solo = self._load(self._solo_threads)
-            return self._solo
 
 
 class OnnxEncoder:
@@ -172,7 +140,7 @@ class ModelRuntime:
             device: where caches and scores lie; None for numpy arrays.
             shortlist: whether to load decoders that take columns as inputs.
         """
-        self._directory = directory
+        self._directory, self._files = directory, file_states(directory)
         self._manifest = manifest
         self._device, self._memory = device, None if device is None else DeviceMemory(device)
         self._providers = CPU if device is None else device.providers
@@ -282,16 +250,10 @@ class ModelRuntime:
             return self._decoders[beam_width]
 
     def _graph(self, file: str) -> Graph:
-        """Load one graph."""
-
-        def load(threads: int) -> ort.InferenceSession:
-            options = session_options(threads, spin=threads > self._threads)
-            try:
-                return open_session(self._directory / file, options, self._providers)
-            except Exception as error:
-                raise BundleError(file, f"ONNX Runtime does not load it: {error}") from error
-
-        return Graph(load, self._threads, self._solo_threads, self._traffic)
+        """Load one graph. It knows nothing of this object, so that nothing keeps weights that are let go."""
+        load = functools.partial(_load, self._directory, file, self._threads, self._providers)
+        is_unchanged = functools.partial(_is_unchanged, self._directory, self._files)
+        return Graph(load, self._threads, self._solo_threads, self._traffic, is_unchanged)
 
     def _read_spec(self, decoder: ort.InferenceSession) -> ModelSpec:
         """Check that the decoder graph is the one that the manifest describes."""
@@ -331,6 +293,21 @@ class ModelRuntime:
             forced_end=tokens.forced_end,
             appends_cross="cross_last_key_0" in inputs,
         )
+
+
+def _load(
+    directory: Path, file: str, shared_threads: int, providers: Sequence[Provider], threads: int
+) -> ort.InferenceSession:
+    """Load a graph for runs of so many threads."""
+    options = session_options(threads, spin=threads > shared_threads)
+    try:
+        return open_session(directory / file, options, providers)
+    except Exception as error:
+        raise BundleError(file, f"ONNX Runtime does not load it: {error}") from error
+
+
+def _is_unchanged(directory: Path, states: FileStates) -> bool:
+    return file_states(directory) == states
 
 
 def open_session(

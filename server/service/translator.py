@@ -1,11 +1,12 @@
 """A translation request from text to text: split, tokenise, submit, await, detokenise, join."""
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 from server.engine.sequence import DecodingOptions, SequenceResult
 from server.errors import DeadlineExceededError
@@ -28,7 +29,10 @@ _DETECTION_CHARS = 2000
 
 
 class Translator:
-    """Translates requests with one model. Used from one event loop."""
+    """Translates requests with one model. Used from one event loop.
+
+    Who uses it within `with` can be sure that its model is not let go meanwhile.
+    """
 
     def __init__(
         self,
@@ -56,6 +60,34 @@ class Translator:
         self._clock = clock
         self._arrivals = Arrivals()
         self._futures: dict[str, Sequence[Future[SequenceResult]]] = {}
+        self._users = 0
+        self._unused: asyncio.Event | None = None
+
+    def __enter__(self) -> Self:
+        """Count a user."""
+        self._users += 1
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Count a user no more."""
+        self._users -= 1
+        if not self._users and self._unused is not None:
+            self._unused.set()
+
+    async def wait_unused(self, timeout_s: float) -> bool:
+        """Wait until nobody uses it; nobody may begin to.
+
+        Args:
+            timeout_s: how long at most.
+
+        Returns:
+            Whether that came to pass.
+        """
+        if self._users:
+            self._unused = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._unused.wait(), timeout_s)
+        return not self._users
 
     async def translate(self, request: TranslationRequest) -> Translation:
         """Translate every text of a request.

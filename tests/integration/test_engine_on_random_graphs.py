@@ -4,6 +4,8 @@ Random weights are the hard case: many tokens are nearly as probable as the best
 in a score shows. Scores are compared too, bit by bit.
 """
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +95,20 @@ def test_memory_is_given_back_and_bounded(pool: WorkerPool, runtime: ModelRuntim
     per_position = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size * 4
     most = 2 * 24 * per_position * (spec.max_target_tokens + spec.max_source_tokens + 1)
     assert 0 < pool.stats().kv_cache_bytes <= most
+
+
+def test_a_closed_pool_lets_the_model_go_at_once(tmp_path: Path) -> None:
+    """Without waiting for the collector: a model that is replaced must not stay beside the new one."""
+    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
+    pool = WorkerPool(runtime, EngineLimits(workers=2))
+    pool.start()
+    gone = [weakref.ref(runtime), weakref.ref(runtime._decoders[1])]
+    translate(pool, "a", mixed_sources(5), DecodingOptions(max_decoding_length=5))
+    gc.disable()
+    try:
+        pool.close(WAIT_S)
+        del runtime
+        assert [reference() for reference in gone] == [None, None]
+    finally:
+        gc.enable()
+    assert pool.stats().rows_busy == 0

@@ -35,3 +35,31 @@ def test_freed_blocks_go_back_to_the_system(repository: Path) -> None:
     took, grown_mib = done.stdout.split()
     assert took == "True"
     assert int(grown_mib) <= 10  # without the setting 61
+
+
+FREE = """
+import psutil, server.allocator
+def resident(): return psutil.Process().memory_info().rss
+# Small blocks, of which a few that stay keep the heap from shrinking by itself.
+blocks = [bytearray(600) for _ in range(100_000)]
+kept = blocks[::1000]
+before = resident()
+del blocks
+left = before - resident()
+print(server.allocator.return_free_memory(), left >> 20, (before - resident()) >> 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a function of glibc")
+def test_what_lies_free_between_small_blocks_is_given_back(repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FREE],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    took, by_itself_mib, freed_mib = done.stdout.split()
+    assert took == "True"
+    assert int(freed_mib) > int(by_itself_mib) + 30

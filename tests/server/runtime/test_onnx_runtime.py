@@ -129,6 +129,28 @@ def test_a_run_alone_takes_more_threads_and_gives_the_same_bits(bundle: tuple[Pa
     assert (results[0] == results[1]).all()
 
 
+def test_a_run_alone_goes_without_files_that_are_another_bundle_s_by_now(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), solo_threads=2, beam_widths=(1, 2))
+    (tmp_path / "aside").write_bytes((tmp_path / "decoder.beam1.onnx").read_bytes())
+    (tmp_path / "aside").replace(tmp_path / "decoder.beam2.onnx")
+    arena, decoder = filled_arena(runtime, 2, [9, 4]), runtime.decoder(2)
+    for _ in range(2):
+        arena.prepare_step()
+        decoder.step(arena.buffers(0, 2))
+        arena.finish_step()
+    assert decoder._graph._solo is None
+    assert caplog.text.count("the bundle's files have changed") == 1 + 1  # the encoder's graph, the decoder's
+    unchanged = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
+    expected = filled_arena(unchanged, 2, [9, 4])
+    for _ in range(2):
+        expected.prepare_step()
+        unchanged.decoder(2).step(expected.buffers(0, 2))
+        expected.finish_step()
+    assert (arena.logits[:4] == expected.logits[:4]).all()
+
+
 def test_a_failing_run_is_an_inference_error_and_the_session_stays_usable(runtime: ModelRuntime) -> None:
     ids = np.full((1, 3), VOCABULARY + 5, np.int64)  # outside the embedding table
     with pytest.raises(InferenceError, match="encoder failed"):

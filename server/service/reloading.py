@@ -1,0 +1,232 @@
+"""Another model in the place of the one being served, while requests come.
+
+It is loaded and proven beside the old one, then new requests get it from one turn of the event loop to the
+next; those under way finish with the old one, whose memory is then freed. Whatever is wrong with the new one,
+the old one goes on.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from export.bundle import BundleError
+from server.allocator import return_free_memory
+from server.engine.sequence import EngineStats
+from server.errors import BundleRefusedError, ReloadFailedError, ReloadInProgressError, SettingError
+from server.service.model import ServedModel
+from server.service.translator import Translator
+
+ReloadOutcome = Literal["success", "refused", "failed"]
+
+_log = logging.getLogger("dragoman.service")
+
+_CLOSE_TIMEOUT_S = 5.0
+
+
+class Serving:
+    """Which translator new requests get. Used from one event loop.
+
+    Attributes:
+        translator: the one that new requests get. Use it within `with`, and do not keep it.
+    """
+
+    def __init__(self, translator: Translator) -> None:
+        """Begin with the first one.
+
+        Args:
+            translator: over a model whose engine runs; from here on it is closed by this object.
+        """
+        self.translator = translator
+        self._leaving: Translator | None = None
+
+    @property
+    def model(self) -> ServedModel:
+        """The model that new requests get."""
+        return self.translator.model
+
+    def stats(self) -> EngineStats:
+        """Say what the engine is doing now, and the one whose last requests are being finished."""
+        now = self.model.engine.stats()
+        if self._leaving is None:
+            return now
+        last = self._leaving.model.engine.stats()
+        return replace(
+            now,
+            queue_sentences=now.queue_sentences + last.queue_sentences,
+            queue_tokens=now.queue_tokens + last.queue_tokens,
+            queue_oldest_age_s=max(now.queue_oldest_age_s, last.queue_oldest_age_s),
+            rows_busy=now.rows_busy + last.rows_busy,
+            rows_total=now.rows_total + last.rows_total,
+            kv_cache_bytes=now.kv_cache_bytes + last.kv_cache_bytes,
+        )
+
+    def replace(self, translator: Translator) -> None:
+        """Give new requests another translator from now on; `finish_old` has to follow.
+
+        Args:
+            translator: as for the constructor.
+        """
+        self._leaving, self.translator = self.translator, translator
+
+    async def finish_old(self, timeout_s: float) -> None:
+        """Wait for the requests under way with the replaced translator, then free what it holds.
+
+        Args:
+            timeout_s: how long they may take; then they end with DrainingError.
+        """
+        if self._leaving is None:
+            return
+        if not await self._leaving.wait_unused(timeout_s):
+            _log.warning("requests with the old model that still run after %.0f s are dropped", timeout_s)
+        await _close(self._leaving, _CLOSE_TIMEOUT_S)
+        self._leaving = None
+        await asyncio.to_thread(return_free_memory)
+
+    async def close(self, timeout_s: float) -> None:
+        """Close every engine there is; for the end of the server.
+
+        Args:
+            timeout_s: for what they are still doing.
+        """
+        for translator in (self.translator, self._leaving):
+            if translator is not None:
+                await _close(translator, timeout_s)
+
+
+class Reloader:
+    """Reads the bundle again and serves what is there now, one reload at a time. Used from one event loop."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        load: Callable[[], ServedModel],
+        translator_of: Callable[[ServedModel], Translator],
+        announce: Callable[[ServedModel], None],
+        count: Callable[[ReloadOutcome], None],
+        finish_s: float,
+    ) -> None:
+        """Keep what is needed.
+
+        Args:
+            serving: where the new model goes.
+            load: verifies and loads the bundle, starts its engine and translates its golden sentences; called
+                on a thread.
+            translator_of: makes the translator over a loaded model.
+            announce: told which model is served from now on.
+            count: told how each reload ended.
+            finish_s: how long requests under way may take with the old model.
+        """
+        self._serving = serving
+        self._load = load
+        self._translator_of = translator_of
+        self._announce = announce
+        self._count = count
+        self._finish_s = finish_s
+        self._task: asyncio.Task[ServedModel] | None = None
+
+    async def reload(self) -> ServedModel:
+        """Load, prove and swap; ends when the old model's memory is free.
+
+        It goes on when its caller is cancelled.
+
+        Returns:
+            The model that is served now.
+
+        Raises:
+            ReloadInProgressError: another one has not ended.
+            BundleRefusedError: the old model goes on serving; the message says what is wrong with the bundle.
+            ReloadFailedError: likewise, for another reason than the bundle.
+        """
+        if self._task is not None:
+            raise ReloadInProgressError("another reload has not ended yet")
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+        return await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Give a reload up that is in progress; for the end of the server."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _ended(self, task: asyncio.Task[ServedModel]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # whoever waits hears of it, and if nobody does, the log has it
+
+    async def _run(self) -> ServedModel:
+        old = _describe(self._serving.model)
+        _log.info("reloading", extra={"old": old})
+        outcome: ReloadOutcome = "failed"
+        try:
+            translator = await self._prepare()
+            outcome = "success"
+        except (BundleError, SettingError) as error:
+            outcome = "refused"
+            _log.error("the bundle is refused, the old model goes on serving: %s", error, extra={"old": old})
+            raise BundleRefusedError(str(error)) from error
+        except Exception as error:
+            _log.exception("the reload failed, the old model goes on serving", extra={"old": old})
+            raise ReloadFailedError(
+                "the new model could not be started; the server's log says why"
+            ) from error
+        finally:
+            self._count(outcome)
+        model = translator.model
+        self._serving.replace(translator)
+        self._announce(model)
+        _log.info("reloaded", extra={"old": old, "new": _describe(model)})
+        await self._serving.finish_old(self._finish_s)
+        _log.info("the old model is gone", extra={"old": old})
+        return model
+
+    async def _prepare(self) -> Translator:
+        """Load beside what is served, up to a translator that is as fast with its first request as ever."""
+        model = await self._load_beside()
+        translator = self._translator_of(model)
+        try:
+            await translator.warm_up()
+        except BaseException:
+            await _close(translator, 0.0)
+            raise
+        return translator
+
+    async def _load_beside(self) -> ServedModel:
+        """Load on a thread that does not hold up the end of the process, as those of an executor would."""
+        loop = asyncio.get_running_loop()
+        loaded: asyncio.Future[ServedModel] = loop.create_future()
+
+        def hand_over(model: ServedModel | None, error: BaseException | None) -> None:
+            if model is not None and loaded.cancelled():
+                model.engine.close(0.0)  # idle: its threads end at once
+            elif model is not None:
+                loaded.set_result(model)
+            elif error is not None and not loaded.cancelled():
+                loaded.set_exception(error)
+
+        def work() -> None:
+            model = failure = None
+            try:
+                model = self._load()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
+                failure = error
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop is closed: the process ends, and the engine with it
+                loop.call_soon_threadsafe(hand_over, model, failure)
+
+        threading.Thread(target=work, name="dragoman-reload", daemon=True).start()
+        return await loaded
+
+
+async def _close(translator: Translator, timeout_s: float) -> None:
+    await asyncio.to_thread(translator.model.engine.close, timeout_s)
+    translator.close()
+
+
+def _describe(model: ServedModel) -> str:
+    return f"{model.manifest.name} {model.manifest.version} ({model.sha256[:12]})"

@@ -1,0 +1,265 @@
+"""The model of a real server process is exchanged while clients send requests."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.server_process import RunningServer, command, free_port, serving
+
+BODY = {"q": "Good morning.", "source": "en", "target": "de"}
+# Makes the model write until it may not any more: a request that takes longer than a model takes to load.
+LONG = BODY | {"q": [f"The cat sees {n} birds." for n in range(40)], "beam_size": 4}
+LONG |= {"min_decoding_length": 120, "max_decoding_length": 120}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A server that serves what a symbolic link points to, and what has to be done to exchange that.
+
+    Attributes:
+        server: the process.
+        admin_port: of it.
+        shipped: the bundle that all others are copies of.
+        link: what the server was told to serve.
+    """
+
+    server: RunningServer
+    admin_port: int
+    shipped: Path
+    link: Path
+
+    def install(self, version: str, damage: Callable[[Path], object] | None = None) -> None:
+        """Put a new bundle in the place of the old one, all at once."""
+        install(self.shipped, self.link, version, damage)
+
+    def reload(self) -> subprocess.CompletedProcess[str]:
+        """Run `dragoman reload`."""
+        return subprocess.run(
+            command("reload", "--admin-port", self.admin_port), capture_output=True, text=True, timeout=120
+        )
+
+    def post_reload(self) -> httpx.Response:
+        return httpx.post(f"http://127.0.0.1:{self.admin_port}/admin/reload", timeout=120)
+
+    @property
+    def version(self) -> str:
+        (model,) = httpx.get(f"{self.server.url}/models", timeout=20).json()["models"]
+        return str(model["version"])
+
+    def translate(self, body: dict[str, Any] = BODY) -> httpx.Response:
+        return httpx.post(f"{self.server.url}/translate", json=body, timeout=60)
+
+    def metric(self, series: str) -> float:
+        for line in httpx.get(f"{self.server.url}/metrics", timeout=20).text.splitlines():
+            if line.startswith(series + " "):
+                return float(line.rsplit(" ", 1)[1])
+        raise AssertionError(f"no series {series}")
+
+    def reloads(self, outcome: str) -> float:
+        return self.metric(f'dragoman_reloads_total{{outcome="{outcome}"}}')
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        lines = self.server.log.read_text(encoding="utf-8").splitlines()
+        return [fields for fields in map(json.loads, lines) if fields["msg"].startswith(message)]
+
+
+def install(shipped: Path, link: Path, version: str, damage: Callable[[Path], object] | None = None) -> None:
+    bundle = link.with_name(f"bundle-{version}")
+    shutil.copytree(shipped, bundle)
+    manifest = bundle / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": version}))
+    if damage is not None:
+        damage(bundle)
+    aside = link.with_name("aside")
+    aside.symlink_to(bundle.name)
+    aside.replace(link)
+
+
+def wait_for(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    give_up_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def stage(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory, shipped, port = tmp_path_factory.mktemp("stage"), repository / "bundles/en-de", free_port()
+    link = directory / "current"
+    install(shipped, link, "first")
+    with serving(link, directory / "log", admin_port=port, max_texts=100) as server:
+        yield Stage(server, port, shipped, link)
+
+
+def test_no_request_fails_and_none_is_translated_by_half(stage: Stage) -> None:
+    expected = stage.translate().json()
+    stop, answers = threading.Event(), []
+
+    def send() -> None:
+        with httpx.Client(base_url=stage.server.url, timeout=60) as client:
+            while not stop.is_set():
+                answer = client.post("/translate", json=BODY)
+                answers.append((answer.status_code, answer.json()))
+
+    with ThreadPoolExecutor(3) as clients:
+        sending = [clients.submit(send) for _ in range(3)]
+        try:
+            for version in ("second", "third", "fourth"):
+                stage.install(version)
+                before = len(answers)
+                done = stage.reload()
+                assert (done.returncode, done.stderr) == (0, "")
+                assert done.stdout.startswith(f"serving tatoeba-en-de {version} (")
+                assert stage.version == version
+                assert len(answers) > before
+        finally:
+            stop.set()
+        for client in sending:
+            client.result(60)
+    assert [answer for answer in answers if answer != (200, expected)] == []
+    assert (stage.reloads("success"), stage.reloads("refused"), stage.reloads("failed")) == (3, 0, 0)
+    assert stage.metric("dragoman_queue_sentences") == 0
+
+
+def test_a_request_under_way_finishes_with_the_old_model(stage: Stage) -> None:
+    stage.install("fifth")
+    with ThreadPoolExecutor(2) as callers:
+        running = callers.submit(stage.translate, LONG)
+        wait_for(lambda: stage.metric('dragoman_decode_slots{state="busy"}') > 0)
+        reloading = callers.submit(stage.post_reload)
+        wait_for(lambda: stage.version == "fifth")
+        assert not running.done()
+        assert not reloading.done()
+        assert stage.translate().status_code == 200
+        answer = running.result(60)
+        assert answer.status_code == 200
+        assert len(answer.json()["translatedText"]) == 40
+        assert reloading.result(60).json()["bundle"]["version"] == "fifth"
+    wait_for(lambda: stage.metric('dragoman_decode_slots{state="busy"}') == 0)
+    assert stage.metric('dragoman_sentences_finished_total{reason="cancelled"}') == 0
+
+
+def flip_a_bit(bundle: Path) -> str:
+    file = bundle / "decoder.weights"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    return "decoder.weights: SHA-256 differs"
+
+
+def other_golden_sentence(bundle: Path) -> str:
+    file = bundle / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["golden"][0]["target_ids"][0] ^= 1
+    file.write_text(json.dumps(manifest))
+    return "manifest.json: golden sentence 1 is not translated as the bundle says"
+
+
+def take_tokenizer_away(bundle: Path) -> str:
+    (bundle / "source.spm").unlink()
+    return "source.spm: is missing"
+
+
+def take_all_away(bundle: Path) -> str:
+    shutil.rmtree(bundle)
+    return "no such bundle directory"
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, other_golden_sentence, take_tokenizer_away, take_all_away])
+def test_a_bad_bundle_leaves_the_old_one_serving_and_says_why(
+    stage: Stage, damage: Callable[[Path], str]
+) -> None:
+    version, translation, refused = stage.version, stage.translate().json(), stage.reloads("refused")
+    said: list[str] = []
+    stage.install(damage.__name__, lambda bundle: said.append(damage(bundle)))
+    done = stage.reload()
+    assert done.returncode == 3
+    assert done.stderr.startswith("dragoman: ")
+    assert said[0] in done.stderr
+    assert done.stderr.endswith("(the old model goes on serving)\n")
+    assert done.stderr.count("\n") == 1
+    assert (stage.version, stage.translate().json()) == (version, translation)
+    assert stage.reloads("refused") == refused + 1
+    assert said[0] in stage.logged("the bundle is refused")[-1]["msg"]
+    answer = stage.post_reload()
+    assert (answer.status_code, answer.json()["code"]) == (422, "bundle_refused")
+
+
+def test_sighup_does_the_same(stage: Stage) -> None:
+    stage.install("sixth")
+    stage.server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: stage.version == "sixth")
+    stage.install("seventh", flip_a_bit)
+    refused = stage.reloads("refused")
+    wait_for(lambda: len(stage.logged("the old model is gone")) == len(stage.logged("reloaded")))
+    stage.server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: stage.reloads("refused") == refused + 1)
+    assert stage.version == "sixth"
+    assert stage.translate().status_code == 200
+
+
+def test_of_several_at_once_one_is_done(stage: Stage) -> None:
+    stage.install("eighth")
+    before = stage.reloads("success")
+    with ThreadPoolExecutor(4) as operators:
+        answers = list(operators.map(lambda _: stage.post_reload(), range(4)))
+    codes = [answer.status_code for answer in answers]
+    assert codes.count(200) == stage.reloads("success") - before >= 1
+    assert {answer.json().get("code") for answer in answers} == {None, "reload_in_progress"}
+    assert set(codes) == {200, 409}
+
+
+def test_the_memory_of_replaced_models_is_freed(stage: Stage) -> None:
+    process = psutil.Process(stage.server.process.pid)
+    for _ in range(2):
+        assert stage.post_reload().status_code == 200
+    before = process.memory_info().rss
+    for _ in range(5):
+        assert stage.post_reload().status_code == 200
+    assert process.memory_info().rss - before < 30 << 20  # kept, each would take 37 MB
+    assert process.num_threads() < 20
+
+
+def test_a_reload_does_not_hold_up_the_end(stage: Stage) -> None:
+    """The last test of this server."""
+    with ThreadPoolExecutor(1) as operators:
+        operators.submit(stage.post_reload)
+        wait_for(lambda: stage.logged("reloading") != [])
+        started_s = time.monotonic()
+        assert stage.server.stop() == 0
+        assert time.monotonic() - started_s < 8
+    assert "Traceback" not in stage.server.log.read_text(encoding="utf-8")
+
+
+def ended(*arguments: object, **variables: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command("reload", *arguments),
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_the_command_says_when_there_is_nobody_to_ask() -> None:
+    code, said = ended()
+    assert (code, said.count("\n")) == (2, 1)
+    assert "--admin-port" in said
+    code, said = ended(DRAGOMAN_ADMIN_PORT=str(free_port()))
+    assert (code, said.count("\n")) == (1, 1)
+    assert "Connection refused" in said
