@@ -116,7 +116,7 @@ def create_app(
             lifecycle.begin_drain()
             for watch in watches:
                 watch.cancel()
-            await reloader.close()
+            await reloader.close(_CLOSE_TIMEOUT_S)
             await serving.close(_CLOSE_TIMEOUT_S)
 
     app = Application(

@@ -127,6 +127,7 @@ class Reloader:
         self._count = count
         self._finish_s = finish_s
         self._task: asyncio.Task[ServedModel] | None = None
+        self._loader: threading.Thread | None = None
 
     async def reload(self) -> ServedModel:
         """Load, prove and swap; ends when the old model's memory is free.
@@ -147,11 +148,18 @@ class Reloader:
         self._task.add_done_callback(self._ended)
         return await asyncio.shield(self._task)
 
-    async def close(self) -> None:
-        """Give a reload up that is in progress; for the end of the server."""
+    async def close(self, timeout_s: float) -> None:
+        """Give a reload up that is in progress; for the end of the server.
+
+        Args:
+            timeout_s: how long a load may still take. It cannot be stopped, and Python does not like to end
+                with a thread inside ONNX Runtime.
+        """
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._loader is not None:
+            await asyncio.to_thread(self._loader.join, timeout_s)
 
     def _ended(self, task: asyncio.Task[ServedModel]) -> None:
         self._task = None
@@ -209,7 +217,8 @@ class Reloader:
                 loaded.set_exception(error)
 
         def work() -> None:
-            model = failure = None
+            model: ServedModel | None = None
+            failure: BaseException | None = None
             try:
                 model = self._load()
             except BaseException as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
@@ -219,7 +228,8 @@ class Reloader:
             ):  # the loop is closed: the process ends, and the engine with it
                 loop.call_soon_threadsafe(hand_over, model, failure)
 
-        threading.Thread(target=work, name="dragoman-reload", daemon=True).start()
+        self._loader = threading.Thread(target=work, name="dragoman-reload", daemon=True)
+        self._loader.start()
         return await loaded
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +19,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.server_process import RunningServer, command, free_port, serving
+from tests.server_process import RunningServer, command, free_port, serving, wait_until_ready
 
 BODY = {"q": "Good morning.", "source": "en", "target": "de"}
 # Makes the model write until it may not any more: a request that takes longer than a model takes to load.
@@ -95,6 +97,10 @@ def wait_for(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
         time.sleep(0.02)
 
 
+def sent_after(answers: list[tuple[float, int, str]], since_s: float) -> list[tuple[float, int, str]]:
+    return [answer for answer in answers if answer[0] > since_s]
+
+
 @pytest.fixture(scope="module")
 def stage(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory, shipped, port = tmp_path_factory.mktemp("stage"), repository / "bundles/en-de", free_port()
@@ -104,32 +110,42 @@ def stage(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield Stage(server, port, shipped, link)
 
 
-def test_no_request_fails_and_none_is_translated_by_half(stage: Stage) -> None:
-    expected = stage.translate().json()
-    stop, answers = threading.Event(), []
+def test_under_load_no_request_fails_and_each_is_translated_by_one_of_the_two(
+    stage: Stage, tiny_bundle: Path
+) -> None:
+    """Two models that do not write the same; after a reload has returned, only the new one does."""
+    stop = threading.Event()
+    answers: list[tuple[float, int, str]] = []  # when it was asked for, status, body
 
     def send() -> None:
         with httpx.Client(base_url=stage.server.url, timeout=60) as client:
             while not stop.is_set():
+                sent_s = time.monotonic()
                 answer = client.post("/translate", json=BODY)
-                answers.append((answer.status_code, answer.json()))
+                answers.append((sent_s, answer.status_code, answer.text))
 
+    texts = [stage.translate().text]
     with ThreadPoolExecutor(3) as clients:
         sending = [clients.submit(send) for _ in range(3)]
         try:
-            for version in ("second", "third", "fourth"):
-                stage.install(version)
-                before = len(answers)
+            for version, bundle in (("2", tiny_bundle), ("3", stage.shipped), ("4", tiny_bundle)):
+                install(bundle, stage.link, version)
                 done = stage.reload()
+                swapped_s = time.monotonic()
                 assert (done.returncode, done.stderr) == (0, "")
-                assert done.stdout.startswith(f"serving tatoeba-en-de {version} (")
+                said = rf"serving \S+ {version} \(\w{{12}}\), loaded in [\d.]+ s\n"
+                assert re.fullmatch(said, done.stdout)
                 assert stage.version == version
-                assert len(answers) > before
+                texts.append(stage.translate().text)
+                wait_for(lambda since_s=swapped_s: len(sent_after(answers, since_s)) >= 10)
+                assert {text for _, _, text in sent_after(answers, swapped_s)} == {texts[-1]}
         finally:
             stop.set()
         for client in sending:
             client.result(60)
-    assert [answer for answer in answers if answer != (200, expected)] == []
+    assert texts[0] == texts[2] != texts[1] == texts[3]
+    assert {code for _, code, _ in answers} == {200}
+    assert {text for _, _, text in answers} == set(texts)
     assert (stage.reloads("success"), stage.reloads("refused"), stage.reloads("failed")) == (3, 0, 0)
     assert stage.metric("dragoman_queue_sentences") == 0
 
@@ -211,6 +227,18 @@ def test_sighup_does_the_same(stage: Stage) -> None:
     assert stage.translate().status_code == 200
 
 
+def test_sighup_during_a_reload_changes_nothing(stage: Stage) -> None:
+    stage.install("ninth")
+    begun = len(stage.logged("reloading"))
+    with ThreadPoolExecutor(1) as operators:
+        reloading = operators.submit(stage.post_reload)
+        wait_for(lambda: len(stage.logged("reloading")) > begun)
+        stage.server.process.send_signal(signal.SIGHUP)
+        assert reloading.result(60).status_code == 200
+    (line,) = stage.logged("SIGHUP changes nothing")
+    assert line["msg"].endswith("another reload has not ended yet")
+
+
 def test_of_several_at_once_one_is_done(stage: Stage) -> None:
     stage.install("eighth")
     before = stage.reloads("success")
@@ -242,6 +270,24 @@ def test_a_reload_does_not_hold_up_the_end(stage: Stage) -> None:
         assert stage.server.stop() == 0
         assert time.monotonic() - started_s < 8
     assert "Traceback" not in stage.server.log.read_text(encoding="utf-8")
+
+
+def test_a_server_on_a_terminal_ends_with_it(repository: Path) -> None:
+    ours, terminal = pty.openpty()
+    port = free_port()
+    process = subprocess.Popen(
+        command("serve", repository / "bundles/en-de", "--port", port),
+        stdin=terminal,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == -signal.SIGHUP
+    finally:
+        process.kill()
+        os.close(ours)
+        os.close(terminal)
 
 
 def ended(*arguments: object, **variables: str) -> tuple[int, str]:

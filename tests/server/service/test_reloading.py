@@ -225,7 +225,7 @@ def test_it_goes_on_when_nobody_waits_for_it_any_more() -> None:
     run(test)
 
 
-def test_the_end_of_the_server_does_not_wait_for_a_load_whose_model_is_closed_when_it_comes() -> None:
+def test_the_end_of_the_server_does_not_wait_long_for_a_load_whose_model_is_closed_when_it_comes() -> None:
     gate, new = threading.Event(), Engine()
 
     async def test() -> None:
@@ -237,7 +237,7 @@ def test_the_end_of_the_server_does_not_wait_for_a_load_whose_model_is_closed_wh
         reload = asyncio.create_task(server.reloader.reload())
         await asyncio.sleep(0.01)
         started_s = time.monotonic()
-        await server.reloader.close()
+        await server.reloader.close(0.1)
         await server.serving.close(1.0)
         assert time.monotonic() - started_s < 1
         assert server.first.closed
@@ -258,7 +258,7 @@ def test_the_end_of_the_server_closes_a_model_that_was_being_let_go() -> None:
         await until(lambda: server.first.waiting == 1)
         reload = asyncio.create_task(server.reloader.reload())
         await until(lambda: server.version == "2")
-        await server.reloader.close()
+        await server.reloader.close(1.0)
         await server.serving.close(1.0)
         assert server.first.closed
         assert new.closed
