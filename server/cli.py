@@ -60,7 +60,8 @@ def serve(flags: Mapping[str, Any]) -> int:
     if settings is None:
         return EXIT_USAGE
     configure_logging(settings.log_level)
-    reloads = sys.stdin is None or not sys.stdin.isatty()  # a terminal that is closed sends SIGHUP, too
+    # A terminal that is closed sends SIGHUP, too.
+    reloads = hasattr(signal, "SIGHUP") and (sys.stdin is None or not sys.stdin.isatty())
     if reloads:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing to reload yet
     return_large_blocks()

@@ -24,6 +24,7 @@ METRIC = re.compile(r"\b(?:dragoman|process|python)_[a-z0-9_]+\b")
 SELECTOR = re.compile(r"\b((?:dragoman|process|python)_[a-z0-9_]+)(?:\{([^}]*)\})?")
 RECORDED = re.compile(r"\b(?:job|instance):[\w:]+")
 LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 # What Prometheus adds to each series of a target, and what a histogram's buckets carry.
 TARGET_LABELS = {"job", "instance", "le"}
@@ -111,6 +112,27 @@ def test_rules_query_what_exists(repository: Path, series: dict[str, set[str]]) 
         for rule in rules(repository)
     }
     assert {name: names for name, names in wrong.items() if names} == {}
+
+
+def test_rules_match_values_that_exist(repository: Path, scrape: str) -> None:
+    """A misspelt value matches nothing, and an alert on nothing never rings."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for family in text_string_to_metric_families(scrape):
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                values.setdefault((sample.name, label), set()).add(value)
+    wrong = [
+        f"{name}{{{label}{operator}{value!r}}}"
+        for rule in rules(repository)
+        for name, matchers in SELECTOR.findall(RECORDED.sub("", rule["expr"]))
+        for label, operator, value in MATCHER.findall(matchers)
+        if label != "job"
+        and not any(
+            re.fullmatch(value, found) if operator.endswith("~") else value == found
+            for found in values.get((name, label), ())
+        )
+    ]
+    assert wrong == []
 
 
 def test_docs_list_exactly_the_families(repository: Path, families: dict[str, tuple[str, set[str]]]) -> None:

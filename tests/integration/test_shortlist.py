@@ -345,6 +345,6 @@ def test_a_server_uses_it_unless_told_otherwise(bundle: Path, used: bool, source
         (future,) = model.engine.submit("request", [sources[0]], DecodingOptions())
         assert future.result(WAIT_S).hypotheses[0].tokens
         assert isinstance(model.engine, WorkerPool)
-        assert (model.engine._shortlist is not None) == used
+        assert (model.engine._lanes[0].engines["short"]._shortlist is not None) == used
     finally:
         model.engine.close(WAIT_S)
