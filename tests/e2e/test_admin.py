@@ -72,6 +72,7 @@ def test_the_two_ports_serve_nothing_of_each_other(watched: Watched) -> None:
 
 def test_other_methods_are_405(watched: Watched) -> None:
     assert httpx.get(f"{watched.admin}/admin/drain", timeout=10).status_code == 405
+    assert httpx.get(f"{watched.admin}/admin/reload", timeout=10).status_code == 405
     assert httpx.post(f"{watched.admin}/admin/status", timeout=10).status_code == 405
 
 
@@ -86,7 +87,7 @@ def test_other_methods_are_405(watched: Watched) -> None:
     ],
 )
 def test_a_page_in_a_browser_is_kept_out(watched: Watched, headers: dict[str, str]) -> None:
-    for method, path in (("GET", "/admin/status"), ("POST", "/admin/drain")):
+    for method, path in (("GET", "/admin/status"), ("POST", "/admin/reload"), ("POST", "/admin/drain")):
         answer = httpx.request(method, watched.admin + path, headers=headers, timeout=10)
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert httpx.get(f"{watched.server.url}/readyz", timeout=10).status_code == 200
