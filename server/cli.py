@@ -1,11 +1,6 @@
-"""What `dragoman serve`, `dragoman reload` and `dragoman translate` do; all return an exit code.
-
-0 done, 1 failed, 2 wrong usage or settings, 3 the bundle is refused, 130 interrupted.
-"""
+"""What `dragoman serve` and `dragoman translate` do; both return an exit code."""
 
 import contextlib
-import http.client
-import json
 import os
 import signal
 import socket
@@ -16,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from pydantic import ValidationError
 from tqdm import tqdm
 
 from export.bundle import BundleError
 from server.allocator import return_large_blocks
-from server.api.admin import RELOAD_PATH, AdminPages, admin_application
+from server.api.admin import AdminPages, admin_application
 from server.api.http_server import listen, make_server
 from server.app import Application, create_app
-from server.errors import BundleRefusedError, DragomanError, SettingError
+from server.errors import DragomanError, SettingError
+from server.exits import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail, read_settings
 from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
@@ -34,11 +29,6 @@ from server.service.model import ServedModel
 from server.service.offline import LineError, LineTranslator, read_lines
 from server.service.request import DecodingWishes
 from server.settings import Settings
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_BAD_BUNDLE = 3
-EXIT_INTERRUPTED = 130
 
 _SWITCH_INTERVAL_S = 0.0003
 """How long a thread may keep Python's lock from others. A worker needs it between two steps, and the usual
@@ -56,7 +46,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     Returns:
         The exit code.
     """
-    settings = _read_settings(flags)
+    settings = read_settings(flags)
     if settings is None:
         return EXIT_USAGE
     configure_logging(settings.log_level)
@@ -74,7 +64,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     except BundleError as error:
         return _refuse(settings.bundle, error)
     except SettingError as error:
-        return _fail(EXIT_USAGE, str(error))
+        return fail(EXIT_USAGE, str(error))
     addresses = [(settings.host, settings.port)]
     if settings.admin_port is not None:
         addresses.append((settings.admin_host, settings.admin_port))
@@ -85,7 +75,7 @@ def serve(flags: Mapping[str, Any]) -> int:
                 listeners.append(opened.enter_context(listen(host, port)))
             except OSError as error:
                 model.engine.close(_CLOSE_TIMEOUT_S)
-                return _fail(
+                return fail(
                     EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
                 )
         app = create_app(settings, model, metrics)
@@ -121,45 +111,6 @@ def _run(
     server.run(sockets=[listener])
 
 
-def reload(flags: Mapping[str, Any], timeout_s: float) -> int:
-    """Make a server on this machine serve what is at its bundle's path now, and wait for it.
-
-    Args:
-        flags: `admin_port`, or None where it was not given.
-        timeout_s: how long to wait.
-
-    Returns:
-        The exit code: `EXIT_BAD_BUNDLE` if the server refused the bundle and serves the old one.
-    """
-    settings = _read_settings(flags)
-    if settings is None:
-        return EXIT_USAGE
-    if settings.admin_port is None:
-        return _fail(EXIT_USAGE, "which server? give --admin-port, or set DRAGOMAN_ADMIN_PORT")
-    host, port = settings.admin_host, settings.admin_port
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    try:
-        connection.request("POST", RELOAD_PATH)
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-    except TimeoutError:
-        return _fail(EXIT_FAILED, f"no answer within {timeout_s:g} s; the server may still be reloading")
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return _fail(EXIT_FAILED, f"no server of dragoman answers on {host} port {port}: {error}")
-    finally:
-        connection.close()
-    if response.status != 200:
-        refused = answer.get("code") == BundleRefusedError.reason
-        said = f"{answer.get('error')} (the old model goes on serving)" if refused else answer.get("error")
-        return _fail(EXIT_BAD_BUNDLE if refused else EXIT_FAILED, str(said))
-    bundle = answer["bundle"]
-    print(  # noqa: T201 - this is the command line
-        f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "
-        f"loaded in {bundle['load_duration_s']} s"
-    )
-    return 0
-
-
 def translate(
     flags: Mapping[str, Any],
     wishes: DecodingWishes,
@@ -182,7 +133,7 @@ def translate(
     Returns:
         The exit code.
     """
-    settings = _read_settings(flags)
+    settings = read_settings(flags)
     if settings is None:
         return EXIT_USAGE
     try:
@@ -190,7 +141,7 @@ def translate(
     except BundleError as error:
         return _refuse(settings.bundle, error)
     except SettingError as error:
-        return _fail(EXIT_USAGE, str(error))
+        return fail(EXIT_USAGE, str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     limits = request_limits(settings, model.manifest)
@@ -198,7 +149,7 @@ def translate(
         check_options(wishes, limits)
         _stream(LineTranslator(model, limits, wishes, split=split, source=source, target=target), progress)
     except (LineError, DragomanError) as error:
-        return _fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
+        return fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
     except BrokenPipeError:
         # Whoever read our output has had enough, as `head` does. Nothing is wrong.
         _discard_output()
@@ -235,23 +186,8 @@ def _file_size(file_descriptor: int) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _read_settings(flags: Mapping[str, Any]) -> Settings | None:
-    try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
-    except ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            name = ".".join(str(part) for part in problem["loc"])
-            _fail(EXIT_USAGE, f"setting {name}: {problem['msg']}")
-        return None
-
-
 def _refuse(bundle: Path, error: BundleError) -> int:
-    return _fail(EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
-
-
-def _fail(code: int, message: str) -> int:
-    print(f"dragoman: {message}".replace("\n", " "), file=sys.stderr)  # noqa: T201 - this is the command line
-    return code
+    return fail(EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
 
 
 def _discard_output() -> None:

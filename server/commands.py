@@ -60,9 +60,9 @@ def reload(
     The new model is loaded and proven beside the old one. Exit code 3: the bundle is refused, and the old
     model goes on.
     """
-    from server import cli
+    from server import reload_command
 
-    raise typer.Exit(cli.reload({"admin_port": admin_port}, timeout))
+    raise typer.Exit(reload_command.reload({"admin_port": admin_port}, timeout))
 
 
 def api_key(

@@ -23,8 +23,6 @@ from server.service.model import ServedModel
 from server.service.reloading import Serving
 from server.settings import Settings
 
-RELOAD_PATH = "/admin/reload"
-
 _LOCAL_HOST = re.compile(rb"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.IGNORECASE)
 
 
@@ -141,7 +139,7 @@ def admin_application(pages: AdminPages, metrics: Metrics) -> ASGIApp:
     """
     routes = [
         Route("/admin/status", pages.status, methods=["GET"]),
-        Route(RELOAD_PATH, pages.reload, methods=["POST"]),
+        Route("/admin/reload", pages.reload, methods=["POST"]),
         Route("/admin/drain", pages.drain, methods=["POST"]),
     ]
     app = Starlette(
