@@ -83,7 +83,9 @@ def create_app(
     async def lifespan(app: Application) -> AsyncIterator[None]:
         nonlocal engine
         load = functools.partial(load_model, settings, metrics)
-        serving = Serving(translator_of(engine or await asyncio.to_thread(load)))
+        model = await asyncio.to_thread(load) if engine is None else engine
+        serving = Serving(translator_of(model))
+        del model
         engine = None  # from here on only `serving` holds a model: one that is replaced has to go
         timeout_s = settings.request_timeout_s
         reloader = Reloader(serving, load, translator_of, announce, metrics.reloaded, timeout_s + _GRACE_S)

@@ -11,7 +11,7 @@ from server.errors import InferenceError
 from .session import Array
 
 if TYPE_CHECKING:
-    from .onnx_runtime import Graph
+    from .graph import Graph
 
 COLUMN_INPUTS = ("column_weights", "column_scales", "column_biases")
 HIDDEN = "hidden"
