@@ -95,12 +95,7 @@ class Peer:
         try:
             process.wait(0.5)
         except subprocess.TimeoutExpired:
-            process.terminate()
-            try:
-                process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _end(process, _END_TIMEOUT_S)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -131,12 +126,17 @@ def running(command: Sequence[str], patience_s: float, **options: Any) -> Iterat
         yield process
     finally:
         if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(patience_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _end(process, patience_s)
+
+
+def _end(process: subprocess.Popen[Any], patience_s: float) -> None:
+    """Ask a process to end, then make it."""
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_for_calm(peers: Sequence[Peer]) -> None:

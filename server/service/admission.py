@@ -1,8 +1,9 @@
 """What a request may ask for: texts, tokens and options against the limits of server and model."""
 
+import functools
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from export.bundle import Generation, Manifest
@@ -37,7 +38,6 @@ class RequestLimits:
         beam_widths: widths that the bundle has a graph for, ascending.
         generation: how the model's makers meant it to be decoded, where the request does not choose.
         target_prefix: tokens that every target of this model begins with.
-        chosen: options that were chosen within these limits, at most `_REMEMBERED`.
     """
 
     max_texts: int
@@ -50,9 +50,6 @@ class RequestLimits:
     beam_widths: tuple[int, ...]
     generation: Generation = _MODEL_CHOOSES_NOTHING
     target_prefix: tuple[int, ...] = ()
-    chosen: dict[tuple[DecodingWishes, int, int], DecodingOptions] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
 
     @property
     def usable_widths(self) -> tuple[int, ...]:
@@ -178,14 +175,7 @@ def choose_options(
     """
     if wishes.target_prefixes or _samples(wishes):
         return _choose(wishes, limits, longest_source, prefix_tokens)
-    key = (wishes, longest_source, prefix_tokens)
-    found = limits.chosen.get(key)
-    if found is None:
-        found = _choose(wishes, limits, longest_source, prefix_tokens)
-        if len(limits.chosen) >= _REMEMBERED:
-            limits.chosen.clear()
-        limits.chosen[key] = found
-    return found
+    return _remembered(wishes, limits, longest_source, prefix_tokens)
 
 
 def _choose(
@@ -229,6 +219,9 @@ def _choose(
         )
     options.validate()
     return options
+
+
+_remembered = functools.lru_cache(_REMEMBERED)(_choose)
 
 
 def _or(choice: T | None, default: T) -> T:

@@ -4,6 +4,7 @@ import pytest
 
 from server.engine.sequence import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
+from server.service import admission
 from server.service.admission import RequestLimits, check_texts, check_tokens, choose_each, choose_options
 from server.service.request import DecodingWishes
 
@@ -121,15 +122,15 @@ def test_options_out_of_range_are_refused(wishes: dict[str, object]) -> None:
 
 
 def test_what_was_chosen_is_remembered_within_bounds_and_never_with_text_or_chance() -> None:
-    limits = replace(LIMITS)
-    first = choose_options(DecodingWishes(), limits, 10)
-    assert choose_options(DecodingWishes(), limits, 10) is first
-    assert choose_options(DecodingWishes(), limits, 11) != first
-    with_text = DecodingWishes(target_prefixes=("Sehr geheim",))
-    choose_options(with_text, limits, 10)
-    drawn = [choose_options(DecodingWishes(sampling_topk=0), limits, 10).seed for _ in range(4)]
+    first = choose_options(DecodingWishes(), LIMITS, 10)
+    assert choose_options(DecodingWishes(), LIMITS, 10) is first
+    assert choose_options(DecodingWishes(), LIMITS, 11) != first
+    assert choose_options(DecodingWishes(), replace(LIMITS, target_prefix=(7,)), 10) != first
+    before = admission._remembered.cache_info().currsize
+    choose_options(DecodingWishes(target_prefixes=("Sehr geheim",)), LIMITS, 10)
+    drawn = [choose_options(DecodingWishes(sampling_topk=0), LIMITS, 10).seed for _ in range(4)]
     assert len(set(drawn)) > 1
-    assert len(limits.chosen) == 2
+    assert admission._remembered.cache_info().currsize == before
     for longest in range(5000):
-        choose_options(DecodingWishes(length_penalty=longest / 1000), limits, 10)
-    assert len(limits.chosen) <= 1024
+        choose_options(DecodingWishes(length_penalty=longest / 1000), LIMITS, 10)
+    assert admission._remembered.cache_info().currsize <= 1024
