@@ -22,17 +22,16 @@ print(took, (resident() - before) >> 20)
 """
 
 
+def said_by(program: str, repository: Path) -> list[str]:
+    """Run a program in a process of its own; the words that it prints."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.split()
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_freed_blocks_go_back_to_the_system(repository: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    took, grown_mib = done.stdout.split()
+    took, grown_mib = said_by(PROGRAM, repository)
     assert took == "True"
     assert int(grown_mib) <= 10  # without the setting 61
 
@@ -52,14 +51,6 @@ print(server.allocator.return_free_memory(), left >> 20, (before - resident()) >
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a function of glibc")
 def test_what_lies_free_between_small_blocks_is_given_back(repository: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FREE],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    took, by_itself_mib, freed_mib = done.stdout.split()
+    took, by_itself_mib, freed_mib = said_by(FREE, repository)
     assert took == "True"
     assert int(freed_mib) > int(by_itself_mib) + 30
