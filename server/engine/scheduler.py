@@ -24,6 +24,7 @@ arenas give memory back only when they are empty.
 import heapq
 import itertools
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
@@ -81,21 +82,17 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy the asking worker is in one lane, and the others.
+    """What the asking worker can take in one lane.
 
     Attributes:
         free_rows: rows the worker could take.
-        busy_rows: rows it is decoding.
-        busy_rows_all: rows all workers are decoding, this one included.
-        workers: number of workers.
+        share: rows it should take, so that others have work too; see `server.engine.shares`.
         lane: the lane.
         fits: whether there is memory for a sentence in addition to those it said yes to.
     """
 
     free_rows: int
-    busy_rows: int = 0
-    busy_rows_all: int = 0
-    workers: int = 1
+    share: int = sys.maxsize
     lane: Lane = "short"
     fits: Callable[[Sequence], bool] = lambda _: True
 
@@ -172,8 +169,7 @@ class Scheduler:
         Returns:
             Sentences to start now, none of them aborted; `expire` drops the overdue ones beforehand.
         """
-        share = -(-(load.busy_rows_all + self.rows[load.lane]) // load.workers) - load.busy_rows
-        budget_tokens, free_rows = self._limits.max_batch_tokens, load.free_rows
+        budget_tokens, free_rows, share = self._limits.max_batch_tokens, load.free_rows, load.share
         if load.lane == "long" and now_s < self._last_short_s + GUARDED_FOR_S:
             budget_tokens = min(budget_tokens, GUARDED_TOKENS)
         turns = self._turns[load.lane]

@@ -19,13 +19,11 @@ from server.errors import (
     DragomanError,
     DrainingError,
     EngineDeadError,
-    InvalidOptionError,
-    InvalidRequestError,
-    TextTooLongError,
 )
 from server.runtime.session import Runtime
 
 from .cache_budget import CacheBudget
+from .checks import check
 from .engine import Engine, Outcome, end_of_unwanted
 from .lanes import Lanes
 from .scheduler import LANES, Lane, Load, Scheduler
@@ -39,6 +37,7 @@ from .sequence import (
     Sequence,
     SequenceResult,
 )
+from .shares import Shares
 from .shortlist import Shortlist
 
 _log = logging.getLogger("dragoman.engine")
@@ -80,11 +79,13 @@ class WorkerPool:
         self._observer = observer or NullObserver()
         self._clock = clock
         self._scheduler = Scheduler(limits)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # all sentences have ended, or the engine has
+        self._calls = [threading.Condition(self._lock) for _ in range(limits.workers)]
         self._budget = CacheBudget(runtime.spec, limits, shortlist)
         self._lanes = [self._lanes_of(worker, runtime, shortlist) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
-        self._busy_rows: dict[Lane, list[int]] = {lane: [0] * limits.workers for lane in LANES}
+        self._shares = Shares(limits.workers, limits.max_rows)
         self._cache_bytes = [0] * limits.workers
         self._live: dict[str, set[Sequence]] = {}
         self._draining = False
@@ -132,13 +133,13 @@ class WorkerPool:
             EngineDeadError: a worker crashed.
         """
         each = [options] * len(sources) if isinstance(options, DecodingOptions) else list(options)
-        self._check(sources, each)
+        check(sources, each, self._spec, self._limits)
         now_s, end_s = self._clock(), math.inf if deadline_s is None else deadline_s
         sequences = [
             Sequence(request_id, tuple(source), one, now_s, end_s, Future())
             for source, one in zip(sources, each, strict=True)
         ]
-        with self._changed:
+        with self._lock:
             if self._death is not None:
                 raise EngineDeadError("the engine has stopped")
             if self._draining:
@@ -152,7 +153,7 @@ class WorkerPool:
 
     def abort(self, request_id: str) -> None:
         """End a request: waiting sentences leave the line now, decoding ones their rows within a step."""
-        with self._changed:
+        with self._lock:
             self._scheduler.abort(request_id)
             self._retry_memory()
             sequences = list(self._live.get(request_id, ()))
@@ -162,7 +163,7 @@ class WorkerPool:
 
     def decoding(self, request_id: str) -> bool:
         """Tell whether a sentence of a request has left the line and is being encoded or decoded."""
-        with self._changed:
+        with self._lock:
             return len(self._live.get(request_id, ())) > self._scheduler.waiting(request_id)
 
     def close(self, timeout_s: float) -> None:
@@ -172,7 +173,7 @@ class WorkerPool:
             timeout_s: seconds for what there is; what is not done then ends with DrainingError, and a run
                 that is in progress is terminated. Afterwards the engines' memory is free.
         """
-        with self._changed:
+        with self._lock:
             self._draining = True
             self._changed.wait_for(lambda: not self._live or self._death is not None, timeout_s)
             self._stopping = True
@@ -195,50 +196,36 @@ class WorkerPool:
 
     def stats(self) -> EngineStats:
         """Say what the engine is doing now."""
-        with self._changed:
+        with self._lock:
             oldest_s = self._scheduler.oldest_s()
             return EngineStats(
                 queue_sentences=self._scheduler.sentences,
                 queue_tokens=self._scheduler.tokens,
                 queue_oldest_age_s=0.0 if oldest_s is None else self._clock() - oldest_s,
-                rows_busy=sum(map(sum, self._busy_rows.values())),
+                rows_busy=self._shares.rows,
                 rows_total=self._limits.max_rows * self._limits.workers * len(LANES),
                 kv_cache_bytes=sum(self._cache_bytes),
                 alive=self._death is None,
                 last_progress_s=self._last_progress_s,
             )
 
-    def _check(self, sources: SequenceOf[SequenceOf[int]], each: SequenceOf[DecodingOptions]) -> None:
-        """Refuse what the engine could never decode."""
-        spec = self._spec
-        widths = [width for width in spec.beam_widths if width <= self._limits.max_rows]
-        for options in set(each):
-            options.validate()
-            if options.beam_size not in widths:
-                raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
-            words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for id in options.target_prefix)
-            if not all(words):
-                raise InvalidOptionError("target_prefix has a token that no target can have")
-        longest = min(self._limits.max_source_tokens, spec.max_source_tokens)
-        for source in sources:
-            if not source:
-                raise InvalidRequestError("a sentence has no tokens")
-            if len(source) > longest:
-                raise TextTooLongError(f"a sentence has {len(source)} tokens; at most {longest} are accepted")
-
     def _lanes_of(self, worker: int, runtime: Runtime, shortlist: Shortlist | None) -> Lanes:
         """Make a worker's engines and give them access to the line."""
 
         def schedule(lane: Lane, free_rows: int) -> list[Sequence]:
             now_s = self._clock()
-            with self._changed:
+            with self._lock:
                 overdue = self._scheduler.expire(now_s)
-                busy = self._busy_rows[lane]
-                busy[worker] = self._limits.max_rows - free_rows
+                busy = self._limits.max_rows - free_rows
+                self._shares.note(worker, lane, busy)
+                share = self._shares.share(
+                    worker, lane, self._scheduler.rows[lane], everyone=self._scheduler.lacks_memory
+                )
                 reserve = functools.partial(self._budget.reserve, worker, lane)
-                load = Load(free_rows, busy[worker], sum(busy), self._limits.workers, lane, reserve)
-                admitted = self._scheduler.admit(now_s, load)
-                busy[worker] += sum(sequence.beam_size for sequence in admitted)
+                admitted = self._scheduler.admit(now_s, Load(free_rows, share, lane, reserve))
+                self._shares.note(worker, lane, busy + sum(sequence.beam_size for sequence in admitted))
+                if self._scheduler.sentences:
+                    self._tell()  # it may be another's turn now
             self._end(overdue, end_of_unwanted)
             return admitted
 
@@ -253,38 +240,39 @@ class WorkerPool:
         try:
             while True:
                 news = self._news  # before it looks: what comes meanwhile is news
-                waiting = self._wait_for_work(lanes, tried_epoch)
+                waiting = self._wait_for_work(worker, tried_epoch)
                 if waiting is None:
                     return
                 outcomes = lanes.step(waiting)
                 if not outcomes and not any(waiting.values()):
                     outcomes = lanes.decode(functools.partial(self._goes_on, news))
-                with self._changed:
+                with self._lock:
                     tried_epoch = self._note_step(worker, ended=bool(outcomes))
                 for outcome in outcomes:
                     self._finish(outcome)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the callers must hear of it
             self._die(error)
 
-    def _wait_for_work(self, lanes: Lanes, tried_epoch: int) -> dict[Lane, bool] | None:
+    def _wait_for_work(self, worker: int, tried_epoch: int) -> dict[Lane, bool] | None:
         """Sleep until there are rows to decode or sentences that may be started.
 
         Args:
-            lanes: of the worker.
+            worker: who.
             tried_epoch: memory epoch at which what waits could not be started.
 
         Returns:
-            For each lane, whether sentences wait in it; None ends the thread.
+            For each lane, whether sentences wait in it that the worker should start; None ends the thread.
         """
-        with self._changed:
-            self._changed.wait_for(
+        lanes = self._lanes[worker]
+        with self._lock:
+            self._calls[worker].wait_for(
                 lambda: (
                     self._stopping
                     or any(lanes.rows.values())
-                    or (self._scheduler.sentences and self._memory_epoch != tried_epoch)
+                    or (worker in self._called() and self._memory_epoch != tried_epoch)
                 )
             )
-            return None if self._stopping else {lane: self._scheduler.rows[lane] > 0 for lane in LANES}
+            return None if self._stopping else {lane: worker in self._called(lane) for lane in LANES}
 
     def _goes_on(self, news: int) -> bool:
         """Note that a worker makes progress, and tell whether it may go on without looking up."""
@@ -292,9 +280,16 @@ class WorkerPool:
         return self._news == news
 
     def _tell(self) -> None:
-        """Let the workers look up; call with the lock held."""
+        """Let the workers look up, and wake those who have something to start; call with the lock held."""
         self._news += 1
-        self._changed.notify_all()
+        for worker in range(len(self._calls)) if self._stopping else self._called():
+            self._calls[worker].notify()
+
+    def _called(self, *lanes: Lane) -> set[int]:
+        """Give the workers that should start what waits, in some lanes or all; call with the lock held."""
+        rows, everyone = self._scheduler.rows, self._scheduler.lacks_memory
+        called = (self._shares.called(lane, rows[lane], everyone=everyone) for lane in lanes or LANES)
+        return set().union(*called)
 
     def _note_step(self, worker: int, *, ended: bool) -> int:
         """Take over what a step has changed; call with the lock held.
@@ -303,8 +298,10 @@ class WorkerPool:
             The memory epoch at which the worker need not try again, -1 for none.
         """
         lanes, rows = self._lanes[worker], self._lanes[worker].rows
+        changed = [self._shares.note(worker, lane, rows[lane]) for lane in LANES]
+        if any(changed) and self._scheduler.sentences:
+            self._tell()  # it may be another's turn now
         for lane in LANES:
-            self._busy_rows[lane][worker] = rows[lane]
             if not rows[lane]:
                 self._budget.emptied(worker, lane)
         self._last_progress_s = self._clock()
@@ -326,7 +323,7 @@ class WorkerPool:
 
     def _die(self, error: BaseException) -> None:
         """Record that a worker crashed: nothing can be decoded any more, every caller is told."""
-        with self._changed:
+        with self._lock:
             if self._stopping:
                 return
             _log.critical("a worker crashed; the engine has stopped", exc_info=error)
@@ -348,7 +345,7 @@ class WorkerPool:
     def _on_done(self, sequence: Sequence, future: Future[SequenceResult]) -> None:
         """Abort a sentence whose caller cancelled its future."""
         if future.cancelled():
-            with self._changed:
+            with self._lock:
                 sequence.aborted = True
                 self._tell()
             self._end([sequence], end_of_unwanted)
@@ -361,7 +358,7 @@ class WorkerPool:
     def _finish(self, outcome: Outcome) -> None:
         """Forget a sentence, tell the observer and resolve its future; does nothing the second time."""
         sequence, result = outcome.sequence, outcome.result
-        with self._changed:
+        with self._lock:
             request = self._live.get(sequence.request_id)
             if request is None or sequence not in request:
                 return

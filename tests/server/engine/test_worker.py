@@ -66,6 +66,22 @@ def test_work_is_spread_over_the_workers(make_pool: MakePool) -> None:
     assert [tokens(future) for future in futures] == [(7, 10 + n) for n in range(8)]
 
 
+def test_few_sentences_stay_on_one_worker(make_pool: MakePool) -> None:
+    runtime, gate = gated()
+    workers: set[int] = set()
+    runtime.before_step = lambda: (workers.add(threading.get_ident()), gate())
+    pool = make_pool(runtime, limits={"workers": 3})
+    first = pool.submit("a", [(7, 10)], GREEDY)
+    gate.wait()
+    others = pool.submit("b", [(7, 11), (7, 12)], GREEDY)
+    assert pool.stats().rows_busy == 1  # the others are idle, and not called
+    gate.open_for_all()
+    assert [tokens(future) for future in first + others] == [(7, 10), (7, 11), (7, 12)]
+    for number in range(20):
+        assert tokens(pool.submit(str(number), [(7, 10)], GREEDY)[0]) == (7, 10)
+    assert len(workers) == 1
+
+
 def test_abort_ends_waiting_and_decoding_sentences(make_pool: MakePool) -> None:
     runtime, gate = gated(ramble)
     ends = Ends()

@@ -1,0 +1,79 @@
+"""Which worker starts what, by the policy alone; test_worker.py sees it done."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.engine.scheduler import LANES, Lane
+from server.engine.shares import FEW_ROWS, Shares
+
+
+def busy(rows: dict[Lane, list[int]], max_rows: int = 32) -> Shares:
+    shares = Shares(len(rows["short"]), max_rows)
+    for lane in LANES:
+        for worker, count in enumerate(rows[lane]):
+            shares.note(worker, lane, count)
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("short", "waiting", "called"),
+    [
+        ([0, 0, 0], 0, []),
+        ([0, 0, 0], 1, [0]),
+        ([0, 2, 0], 1, [1]),
+        ([0, 2, 3], FEW_ROWS - 5, [2]),
+        ([0, 2, 3], FEW_ROWS - 4, [2, 1]),
+        ([0, 0, 0], 2 * FEW_ROWS + 1, [0, 1, 2]),
+        ([9, 9, 9], 1, [0, 1, 2]),
+    ],
+)
+def test_few_rows_stay_together_and_many_are_spread(
+    short: list[int], waiting: int, called: list[int]
+) -> None:
+    assert busy({"short": short, "long": [0] * 3}).called("short", waiting) == called
+
+
+def test_a_worker_whose_other_lane_is_busy_comes_last() -> None:
+    shares = busy({"short": [2, 0], "long": [9, 0]})
+    assert shares.called("short", 1) == [1]
+    assert shares.share(0, "short", 1) == 0
+    assert shares.share(1, "short", 1) == 1
+
+
+@pytest.mark.parametrize(("short", "waiting", "shares"), [([0, 0], 8, [4, 4]), ([6, 2], 4, [0, 4])])
+def test_workers_that_are_called_have_as_many_in_the_end(
+    short: list[int], waiting: int, shares: list[int]
+) -> None:
+    policy = busy({"short": short, "long": [0, 0]})
+    assert [policy.share(worker, "short", waiting) for worker in (0, 1)] == shares
+
+
+def test_everyone_is_called_where_memory_is_lacking() -> None:
+    shares = busy({"short": [1, 0, 0], "long": [0, 0, 0]})
+    assert shares.called("short", 1, everyone=True) == [0, 1, 2]
+    assert [shares.share(worker, "short", 1, everyone=True) for worker in range(3)] == [0, 1, 1]
+    assert shares.called("short", 0, everyone=True) == []
+
+
+def test_a_change_is_news_once() -> None:
+    shares = Shares(2, 8)
+    assert shares.note(1, "short", 3)
+    assert not shares.note(1, "short", 3)
+    assert shares.rows == 3
+
+
+@given(
+    rows=st.lists(st.integers(0, 8), min_size=1, max_size=5),
+    beside=st.lists(st.integers(0, 8), min_size=5, max_size=5),
+    waiting=st.integers(1, 40),
+)
+def test_what_waits_is_started_if_there_is_a_free_row(
+    rows: list[int], beside: list[int], waiting: int
+) -> None:
+    shares = busy({"short": rows, "long": beside[: len(rows)]}, max_rows=8)
+    called = shares.called("short", waiting)
+    assert called
+    could = [min(shares.share(worker, "short", waiting), 8 - rows[worker]) for worker in called]
+    if any(count < 8 for count in rows):
+        assert max(could) > 0
