@@ -87,7 +87,7 @@ def configure_logging(level: str) -> None:
         level: least severe level of our own loggers; libraries log warnings only.
     """
     # What a line does not show need not be found out: the standard library's own advice for speed.
-    logging._srcfile = None  # type: ignore[assignment]
+    logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = TurnLog(sys.stdout)
     handler.setFormatter(JsonFormatter())
