@@ -81,6 +81,7 @@ def train(
         typer.Option(help="Directory of the run; runs/NAME unless given. An unfinished run goes on."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; overrides the recipe.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")] = None,
 ) -> None:
     """Train a model as a recipe says; the same command continues an interrupted run."""
     from model.trainer import Trainer
@@ -88,7 +89,7 @@ def train(
     directory = out or Path("runs") / recipe.stem
     with _reported_errors():
         try:
-            chosen = Trainer(recipe, directory, device=device).run()
+            chosen = Trainer(recipe, directory, device=device, seed=seed).run()
         except KeyboardInterrupt:
             typer.echo("stopped; the same command goes on from here", err=True)
             raise typer.Exit(130) from None
@@ -108,14 +109,21 @@ def evaluate(
     reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
     beam_size: Annotated[int, typer.Option(min=1, help="1 is greedy; checkpoints decode greedily.")] = 1,
     length_penalty: Annotated[float, typer.Option(help="Of beam search; 0 for none.")] = 1.0,
+    tokenize: Annotated[
+        str, typer.Option(help="sacreBLEU's tokeniser for BLEU; none for text that is tokenised.")
+    ] = "13a",
+    join_bpe: Annotated[
+        bool, typer.Option("--join-bpe", help="Join pieces that end in @@ before scoring.")
+    ] = False,
 ) -> None:
     """Score a checkpoint or a bundle: BLEU and chrF as JSON, with sacreBLEU's signatures."""
     from export.bundle import BundleError
     from model.corpus import read_parallel
-    from model.scoring import score
+    from model.scoring import check_tokenizer, joined, score
     from server.errors import DragomanError
 
     with _reported_errors(BundleError, DragomanError):
+        check_tokenizer(tokenize)
         text = read_parallel([source], [reference])
         if (model / "manifest.json").exists():
             from server.service.offline import translate_lines
@@ -133,7 +141,14 @@ def evaluate(
             hypotheses = translate_greedily(
                 read.model, read.tokenizer, text.sources, read.config.special_tokens
             )
-        result = {"model": str(model), "beam_size": beam_size, **score(hypotheses, text.targets).as_dict()}
+        references = text.targets
+        if join_bpe:
+            hypotheses, references = joined(hypotheses), joined(references)
+        result = {
+            "model": str(model),
+            "beam_size": beam_size,
+            **score(hypotheses, references, tokenize=tokenize).as_dict(),
+        }
     typer.echo(json.dumps(result, indent=1))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .schedule import ScheduleName
+from .vocabulary import VocabularyKind
 
 
 class RecipeError(ValueError):
@@ -33,11 +34,13 @@ class Corpus(_Section):
 
 
 class Vocabulary(_Section):
-    """How text becomes pieces."""
+    """How text becomes pieces; ``word`` takes text that is cut already and never cuts it further."""
 
-    kind: Literal["unigram", "bpe"] = "unigram"
+    kind: VocabularyKind = "unigram"
     joint: bool = True
-    size: int = Field(default=8000, gt=260, description="entries, of each side if not joint")
+    size: int = Field(
+        default=8000, gt=260, description="entries, of each side if not joint; with word: at most so many"
+    )
     character_coverage: float = Field(default=0.9995, gt=0.9, le=1)
 
 
@@ -83,12 +86,16 @@ class Training(_Section):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves it to torch")
-    validate_every: int = Field(default=1000, gt=0, description="updates between validations and checkpoints")
+    validate_every: Annotated[int, Field(gt=0)] | Literal["epoch"] = Field(
+        default=1000, description="updates between validations and checkpoints, or after each epoch"
+    )
     validate_sentences: int = Field(default=0, ge=0, description="decoded for BLEU; 0 for the whole dev set")
     patience: int = Field(
         default=0, ge=0, description="validations without a better one; 0 never stops early"
     )
-    stop_metric: Literal["loss", "bleu", "chrf"] = "bleu"
+    stop_metric: Literal["loss", "smoothed_loss", "bleu", "chrf"] = Field(
+        default="bleu", description="smoothed_loss is the loss that is trained; loss has no label smoothing"
+    )
     keep_checkpoints: int = Field(default=5, gt=0)
     average_checkpoints: int = Field(default=5, ge=0, description="averaged at the end; 0 for none")
 
@@ -114,8 +121,12 @@ class Recipe(_Section):
         return self.model_copy(update=update)
 
 
-def load_recipe(path: Path) -> Recipe:
+def load_recipe(path: Path, *, seed: int | None = None) -> Recipe:
     """Read and check a recipe; its paths come back resolved.
+
+    Args:
+        path: the file.
+        seed: replaces that of the recipe.
 
     Raises:
         RecipeError: missing file, not TOML, or a setting that is unknown or out of range.
@@ -127,6 +138,8 @@ def load_recipe(path: Path) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not TOML: {error}") from None
     try:
+        if seed is not None and isinstance(values.get("training"), dict):
+            values["training"]["seed"] = seed
         return Recipe.model_validate(values).relative_to(path.parent)
     except ValidationError as error:
         first = error.errors()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import sys
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ class Trainer:
         recipe_file: TOML, see model/recipe.py.
         out: directory of the run.
         device: overrides the recipe's.
+        seed: overrides the recipe's.
         quiet: no progress bar and no messages.
 
     Raises:
@@ -52,9 +54,15 @@ class Trainer:
     """
 
     def __init__(
-        self, recipe_file: Path, out: Path, *, device: str | None = None, quiet: bool = False
+        self,
+        recipe_file: Path,
+        out: Path,
+        *,
+        device: str | None = None,
+        seed: int | None = None,
+        quiet: bool = False,
     ) -> None:
-        self.recipe: Recipe = load_recipe(recipe_file)
+        self.recipe: Recipe = load_recipe(recipe_file, seed=seed)
         self.quiet = quiet
         training, corpus = self.recipe.training, self.recipe.corpus
         wanted = device or training.device
@@ -154,24 +162,21 @@ class Trainer:
         self.progress.update = number
         return total / tokens, norm
 
-    def _updates(self) -> Iterator[list[Batch]]:
-        """Yield the batches of each update, from where the run stands."""
+    def _updates(self) -> Iterator[tuple[list[Batch], bool]]:
+        """Yield the batches of each update and whether they end the epoch, from where the run stands."""
         training, progress = self.recipe.training, self.progress
         while progress.epoch < training.max_epochs and progress.update < training.max_updates:
-            group: list[Batch] = []
             epoch = self.data.epoch(training.seed, progress.epoch, training.batch_tokens)
-            for index, batch in enumerate(epoch):
-                if index < progress.batches_done:
-                    continue
-                group.append(batch)
-                if len(group) == training.accumulate:
-                    progress.batches_done = index + 1
-                    yield group
-                    group = []
-                    if progress.update >= training.max_updates:
-                        return
-            progress.epoch += 1
-            progress.batches_done = 0
+            batches = itertools.islice(epoch, progress.batches_done, None)
+            group = list(itertools.islice(batches, training.accumulate))
+            while group and progress.update < training.max_updates:
+                following = list(itertools.islice(batches, training.accumulate))
+                progress.batches_done += len(group)
+                yield group, not following
+                group = following
+            if not group:
+                progress.epoch += 1
+                progress.batches_done = 0
 
     def run(self) -> Path:
         """Train until the recipe says stop.
@@ -191,7 +196,7 @@ class Trainer:
         self.model.train()
         validated = progress.update
         with contextlib.closing(log), self._signals():
-            for batches in self._updates():
+            for batches, ends_epoch in self._updates():
                 loss, norm = self._update(batches)
                 log.update_done(
                     progress.update,
@@ -204,7 +209,8 @@ class Trainer:
                 if self._stop:
                     self._save({})
                     raise KeyboardInterrupt
-                if progress.update % training.validate_every == 0:
+                due = training.validate_every
+                if ends_epoch if due == "epoch" else progress.update % due == 0:
                     self._validate_and_save(log)
                     validated = progress.update
                     if training.patience and progress.stale >= training.patience:
@@ -218,17 +224,19 @@ class Trainer:
         """Score the dev set: loss a token, BLEU and chrF of greedy translations."""
         training = self.recipe.training
         self.model.eval()
-        total, tokens = 0.0, 0
+        smoothed, total, tokens = 0.0, 0.0, 0
         with torch.no_grad():
             for batch in self.dev_data.in_order(training.batch_tokens):
                 with self._compute():
-                    total += float(self._loss(batch, 0.0)[1])
+                    losses = self._loss(batch, training.label_smoothing)
+                smoothed += float(losses[0])
+                total += float(losses[1])
                 tokens += batch.target_tokens
         stride = max(1, len(self.dev) // (training.validate_sentences or len(self.dev)))
         sources, references = self.dev.sources[::stride], self.dev.targets[::stride]
         result = score(translate(self.model, self.tokenizer, sources, self.special), references)
         self.model.train()
-        return {"loss": total / max(tokens, 1), **result.as_dict()}
+        return {"loss": total / tokens, "smoothed_loss": smoothed / tokens, **result.as_dict()}
 
     def _validate_and_save(self, log: RunLog) -> None:
         record = self.validate()
@@ -250,7 +258,7 @@ class Trainer:
 
     def _merit(self, record: dict[str, Any]) -> float:
         metric = self.recipe.training.stop_metric
-        return float(-record["loss"] if metric == "loss" else record[metric])
+        return float(-record[metric] if metric.endswith("loss") else record[metric])
 
     def _save(self, metrics: dict[str, Any]) -> None:
         self.run_directory.save(self.model, self.optimizer, self.scaler, self.progress, metrics)

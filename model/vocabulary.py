@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import sentencepiece
+
+VocabularyKind = Literal["unigram", "bpe", "word"]
 
 
 def train_sentencepiece(
@@ -14,18 +16,21 @@ def train_sentencepiece(
     model_file: Path,
     *,
     vocab_size: int,
-    kind: Literal["unigram", "bpe"],
+    kind: VocabularyKind,
     character_coverage: float = 0.9995,
     seed: int = 1,
 ) -> None:
-    """Train a model with ids pad 0, unk 1, bos 2, eos 3 and byte fallback, and write it aside, then rename.
+    """Train a model with ids pad 0, unk 1, bos 2, eos 3, and write it aside, then rename.
 
     Args:
         sentences: text of one side, or of both for a joint vocabulary.
         model_file: where the ``.spm`` goes.
-        vocab_size: entries, special pieces and 256 bytes included.
-        kind: unigram (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016).
+        vocab_size: entries, special pieces and 256 bytes included; the most there may be if ``kind`` is word.
+        kind: unigram (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016), with byte fallback; or word,
+            for text that another program has cut and normalised: what stands between spaces is one piece,
+            and unknown neighbours are one unknown piece.
         character_coverage: share of characters that get a piece of their own; the rest are spelled in bytes.
+            Of words all characters are kept.
         seed: fixes SentencePiece's own random choices.
 
     Raises:
@@ -33,6 +38,13 @@ def train_sentencepiece(
     """
     sentencepiece.set_random_generator_seed(seed)
     aside = model_file.with_name(model_file.name + ".partial")
+    words: dict[str, Any] = {
+        "character_coverage": 1.0,
+        "byte_fallback": False,
+        "normalization_rule_name": "identity",
+        "hard_vocab_limit": False,
+    }
+    pieces: dict[str, Any] = {"character_coverage": character_coverage, "byte_fallback": True}
     try:
         with aside.open("wb") as stream:
             sentencepiece.SentencePieceTrainer.train(
@@ -40,8 +52,7 @@ def train_sentencepiece(
                 model_writer=stream,
                 vocab_size=vocab_size,
                 model_type=kind,
-                character_coverage=character_coverage,
-                byte_fallback=True,
+                **(words if kind == "word" else pieces),
                 pad_id=0,
                 unk_id=1,
                 bos_id=2,

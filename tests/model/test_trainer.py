@@ -1,5 +1,6 @@
 """Training end to end on a toy language: words are translated one by one."""
 
+import itertools
 import json
 import signal
 import subprocess
@@ -8,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,74 +16,7 @@ from model.checkpoint import CheckpointError, load_checkpoint
 from model.evaluation import translate
 from model.recipe import RecipeError
 from model.trainer import Trainer
-
-PAIRS = {
-    "the": "das",
-    "a": "ein",
-    "cat": "Katze",
-    "dog": "Hund",
-    "bird": "Vogel",
-    "house": "Haus",
-    "tree": "Baum",
-    "sees": "sieht",
-    "likes": "mag",
-    "finds": "findet",
-    "red": "rote",
-    "big": "grosse",
-    "old": "alte",
-    "in": "im",
-    "near": "bei",
-}
-RECIPE = """
-name = "toy"
-[corpus]
-source_language = "en"
-target_language = "de"
-train_source = ["train.en"]
-train_target = ["train.de"]
-dev_source = ["dev.en"]
-dev_target = ["dev.de"]
-[vocabulary]
-kind = "bpe"
-size = 345
-character_coverage = 1.0
-[model]
-d_model = 64
-encoder_layers = 1
-decoder_layers = 1
-encoder_heads = 2
-decoder_heads = 2
-encoder_ffn_dim = 128
-decoder_ffn_dim = 128
-max_positions = 32
-[training]
-"""
-
-
-@pytest.fixture
-def recipe(tmp_path: Path) -> Callable[..., Path]:
-    rng = np.random.default_rng(0)
-    words = list(PAIRS)
-    for name, count in (("train", 600), ("dev", 30)):
-        rows = [
-            [words[i] for i in rng.integers(len(words), size=int(rng.integers(2, 7)))] for _ in range(count)
-        ]
-        (tmp_path / f"{name}.en").write_text("".join(" ".join(row) + "\n" for row in rows))
-        (tmp_path / f"{name}.de").write_text("".join(" ".join(PAIRS[w] for w in row) + "\n" for row in rows))
-
-    def write(**training: object) -> Path:
-        values = {"threads": 1, "batch_tokens": 400, "warmup_updates": 60, "learning_rate": 0.004, **training}
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
-        (tmp_path / "recipe.toml").write_text(RECIPE + "".join(lines))
-        return tmp_path / "recipe.toml"
-
-    return write
-
-
-def losses(run: Path) -> dict[tuple[str, int], float]:
-    """Read the last record of each measurement: a killed run repeats those after its last checkpoint."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return {(record["kind"], record["update"]): record["loss"] for record in records}
+from tests.toy_training import PAIRS, losses
 
 
 def test_learns_the_toy_language_and_averages(recipe: Callable[..., Path], tmp_path: Path) -> None:
@@ -229,6 +162,36 @@ def test_a_second_stage_keeps_the_architecture_and_has_its_own_directory(
         Trainer(file, tmp_path / "other", quiet=True)
     file.write_text(text.replace("d_model = 64", "d_model = 64\ndropout = 0.3"))
     assert Trainer(file, tmp_path / "other", quiet=True).config.dropout == 0.3
+
+
+def test_validates_after_every_epoch_and_uses_all_of_it(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file = recipe(
+        max_updates=100, max_epochs=3, validate_every="epoch", accumulate=2, stop_metric="smoothed_loss",
+        keep_checkpoints=2, average_checkpoints=2,
+    )  # fmt: skip
+    trainer = Trainer(file, tmp_path / "run", quiet=True)
+    epochs = [list(trainer.data.epoch(1, number, 400)) for number in range(3)]
+    chosen = trainer.run()
+    ends = list(itertools.accumulate(-(-len(epoch) // 2) for epoch in epochs))  # an odd batch is an update
+    assert any(len(epoch) % 2 for epoch in epochs)
+    assert [update for kind, update in losses(tmp_path / "run") if kind == "valid"] == ends
+    assert trainer.progress.kept == [f"checkpoint-{update:07d}" for update in ends[1:]]
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    for record in records:
+        if record["kind"] == "valid":
+            assert record["smoothed_loss"] > record["loss"]
+    assert load_checkpoint(chosen).config.metrics["smoothed_loss"] <= -trainer.progress.best
+
+
+def test_the_seed_of_the_command_line_wins(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file = recipe(max_updates=1)
+    first, again, other = (
+        Trainer(file, tmp_path / str(number), seed=seed, quiet=True)
+        for number, seed in enumerate((1, None, 2))
+    )
+    weights = [trainer.model.projection.weight for trainer in (first, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
 
 
 def test_stops_early_when_nothing_gets_better(recipe: Callable[..., Path], tmp_path: Path) -> None:
