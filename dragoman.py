@@ -36,7 +36,7 @@ from export.flags import (
     parse_widths,
 )
 from server import flags
-from server.commands import api_key, reload, serve
+from server.commands import api_key, bench_http, reload, serve
 
 app = typer.Typer(
     name="dragoman",
@@ -328,6 +328,13 @@ app.command(
         "dragoman serve --api-keys keys",
     ),
 )(api_key)
+app.command(
+    epilog=_examples(
+        "dragoman bench-http http://localhost:8000 --clients 64            # how much it can do",
+        "dragoman bench-http http://localhost:8000 --rate 50 --plot load.png",
+        "dragoman bench-http http://localhost:8000 --rate 200 --lengths short --retries 3 --json load.json",
+    ),
+)(bench_http)
 
 
 @app.command(

@@ -27,9 +27,9 @@ from benchmarks.contest import command_line
 from benchmarks.http_servers import Server
 from benchmarks.models import RANDOM_SIZES, Model, prepare
 from benchmarks.progress import Progress
-from benchmarks.spread import percentile
 from benchmarks.turns import Peer, ended_by_signals
 from benchmarks.workload import pick, read_text, text_name, tokenize, with_long_texts
+from server.load.summary import percentile
 
 PERCENTS = (50, 95, 99)
 _TEXTS, _ARRAY_TEXTS = 512, 500

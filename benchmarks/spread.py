@@ -1,4 +1,4 @@
-"""Medians, percentiles and the spread of ratios: what a table says of repeated measurements."""
+"""Medians and the spread of ratios: what a table says of repeated measurements."""
 
 from __future__ import annotations
 
@@ -55,18 +55,3 @@ def ratios_where_answered(ours: Sequence[float | None], theirs: Sequence[float |
     """
     found = [a / b for a, b in zip(ours, theirs, strict=True) if a and b and not math.isnan(a + b)]
     return spread(found) if found else None
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Give the smallest value that at least this share of the values does not exceed.
-
-    Args:
-        values: in any order.
-        percent: above 0, at most 100.
-
-    Raises:
-        ValueError: there are no values, or the share is out of range.
-    """
-    if not values or not 0 < percent <= 100:
-        raise ValueError(f"percentile {percent} of {len(values)} values")
-    return sorted(values)[math.ceil(percent / 100 * len(values)) - 1]

@@ -1,6 +1,8 @@
-"""`dragoman serve`, `reload` and `api-key`: their options. Imports nothing heavy, for every `--help`."""
+"""`dragoman serve`, `reload`, `api-key`, `bench-http`: their options. Imports nothing heavy, for `--help`."""
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -90,3 +92,86 @@ def api_key(
         raise typer.Exit(1) from None
     typer.echo(f"The key of {name}, which is kept nowhere else:\n{key}", err=True)
     typer.echo(line)
+
+
+def bench_http(
+    url: Annotated[str, typer.Argument(help="Server to load, as http://localhost:8000.")],
+    rate: Annotated[
+        float | None, typer.Option(help="Open loop: requests a second, whatever the answers.", min=0.001)
+    ] = None,
+    arrivals: Annotated[
+        Literal["poisson", "fixed"], typer.Option(help="Of an open loop: by chance, or evenly spaced.")
+    ] = "poisson",
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            help="Closed loop: clients that send when they have an answer.",
+            min=1,
+            show_default="1 without --rate",
+        ),
+    ] = None,
+    duration: Annotated[float, typer.Option(help="Seconds that count.", min=0.1)] = 10.0,
+    warm_up: Annotated[float, typer.Option(help="Seconds before them, sent and not counted.", min=0)] = 2.0,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            help="Words of the texts: short, mixed, documents, or as 5-50:31,200:1 (lengths:weight).",
+            show_default="mixed; with --text its lines",
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="File of sentences, plain or .gz.", show_default="sentences of our own"),
+    ] = None,
+    array: Annotated[int, typer.Option(help="Texts in a request.", min=1, max=100_000)] = 1,
+    source: Annotated[
+        str | None, typer.Option(help="Language of the texts.", show_default="the server's first")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Language to translate to.", show_default="the server's first")
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="Another field of every request, as beam_size=4.", show_default="none"),
+    ] = None,
+    api_key: Annotated[str | None, typer.Option(help="API key.", show_default="none")] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which a request is given up.", min=0.001)
+    ] = 60.0,
+    retries: Annotated[
+        int, typer.Option(help="How often a refused request is sent again after its Retry-After.", min=0)
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Of the arrivals; the same seed, the same times.")] = 1,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Where figures go as JSON; - is standard output.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Where a picture goes, PNG; needs matplotlib.")] = None,
+    progress: flags.Progress = None,
+) -> None:
+    """Load a server with translations and measure it: throughput, p50 to p99.9, errors by kind.
+
+    Latencies of an open loop count from the time at which a request was meant to be sent. Ctrl-C shows what
+    there is.
+    """
+    from server.bench_command import Job, bench
+    from server.load.generator import Plan
+
+    if rate is not None and clients is not None:
+        raise typer.BadParameter("give --rate for an open loop or --clients for a closed one, not both")
+    if rate is None:
+        clients = clients or 1
+    plan = Plan(duration, warm_up, rate, arrivals, clients, timeout, retries, seed)
+    fields = dict(_read_field(given) for given in field or [])
+    job = Job(url, plan, lengths, text, array, source, target, fields, api_key, json_file, plot, progress)
+    raise typer.Exit(bench(job))
+
+
+def _read_field(given: str) -> tuple[str, Any]:
+    """Read `name=value`, the value as JSON if it is such, else as a string."""
+    name, separator, value = given.partition("=")
+    if not (name and separator):
+        raise typer.BadParameter(f"{given!r}: give it as name=value")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

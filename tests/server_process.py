@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,12 @@ class RunningServer:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_TIMEOUT_S)
 
+    def metrics(self) -> dict[str, float]:
+        """Every sample of `/metrics` by its series."""
+        text = urllib.request.urlopen(f"{self.url}/metrics", timeout=20).read().decode()
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {series: float(value) for series, value in lines}
+
 
 def free_port() -> int:
     """A port that nobody listens on now."""
@@ -58,13 +64,24 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "dragoman", *map(str, arguments)]
 
 
+def wait_for(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Look again and again until something holds."""
+    give_up_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.02)
+
+
 @contextmanager
-def serving(bundle: Path, log: Path, **settings: object) -> Iterator[RunningServer]:
+def serving(
+    bundle: Path, log: Path, program: Sequence[object] = ("dragoman",), **settings: object
+) -> Iterator[RunningServer]:
     """Serve a bundle with one worker.
 
     Args:
         bundle: what to serve.
         log: where the process writes.
+        program: the module that is run, and arguments before `serve`; see `tests.faulty_server`.
         **settings: others than the defaults.
 
     Yields:
@@ -74,7 +91,7 @@ def serving(bundle: Path, log: Path, **settings: object) -> Iterator[RunningServ
     variables = {f"DRAGOMAN_{name.upper()}": str(value) for name, value in {"workers": 1, **settings}.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command("serve", bundle, "--port", port),
+            [sys.executable, "-m", *map(str, program), "serve", str(bundle), "--port", str(port)],
             env=os.environ | variables,
             stdin=subprocess.DEVNULL,  # on a terminal, SIGHUP would end it
             stdout=output,

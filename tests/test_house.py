@@ -17,7 +17,10 @@ TREES = (*PACKAGES, "tests", "benchmarks")
 MAX_LINES = 400
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "handler"}
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}
-COMMANDS = ("train", "evaluate", "export", "import", "shortlist", "serve", "reload", "api-key", "translate")
+COMMANDS = (
+    *("train", "evaluate", "export", "import", "shortlist"),
+    *("serve", "reload", "api-key", "bench-http", "translate"),
+)
 
 
 def sources(root: Path, *trees: str) -> list[Path]:

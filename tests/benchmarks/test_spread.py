@@ -1,9 +1,8 @@
 import math
-import random
 
 import pytest
 
-from benchmarks.spread import Spread, percentile, ratios, ratios_where_answered, spread
+from benchmarks.spread import Spread, ratios, ratios_where_answered, spread
 
 
 def test_ratios_are_of_each_round_not_of_the_medians() -> None:
@@ -14,16 +13,6 @@ def test_ratios_are_of_each_round_not_of_the_medians() -> None:
 
 def test_spread_is_median_least_and_most() -> None:
     assert spread([3.0, 1.0, 10.0, 2.0]) == Spread(2.5, 1.0, 10.0)
-
-
-@pytest.mark.parametrize("percent", [1, 50, 95, 99, 99.5, 100])
-@pytest.mark.parametrize("count", [1, 2, 7, 100, 333])
-def test_percentile_by_counting(percent: float, count: int) -> None:
-    draw = random.Random(count)
-    values = [draw.random() for _ in range(count)]
-    found = percentile(values, percent)
-    assert sum(value <= found for value in values) >= percent / 100 * count
-    assert sum(value < found for value in values) < percent / 100 * count
 
 
 def test_rounds_without_an_answer_are_left_out() -> None:
@@ -37,8 +26,3 @@ def test_nothing_has_no_summary() -> None:
         spread([])
     with pytest.raises(ValueError):
         ratios([1.0], [1.0, 2.0])
-    for percent in (0, -1, 101):
-        with pytest.raises(ValueError, match="percentile"):
-            percentile([1.0], percent)
-    with pytest.raises(ValueError, match="percentile"):
-        percentile([], 50)

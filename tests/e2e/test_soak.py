@@ -1,6 +1,7 @@
-"""Memory of a real server process over thousands of mixed requests.
+"""Memory of a real server process over thousands of mixed requests of its shipped model.
 
 `DRAGOMAN_TEST_SOAK=22000 pytest tests/e2e/test_soak.py` is the long version: 20,000 after the first 2,000.
+What a hundred thousand requests leave behind is measured in `test_leaks.py`.
 """
 
 import itertools

@@ -1,0 +1,148 @@
+"""More load than the server can bear: it does as much as before, and is back at once when that is over."""
+
+import asyncio
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from server.load.connection import Target
+from server.load.generator import Generator, Plan
+from server.load.summary import percentile, summarise
+from server.load.texts import make_bodies
+from tests.server_process import RunningServer, command, serving
+
+FIELDS = {"source": "en", "target": "de"}
+TEXTS = [
+    "the cat sees a bird.",
+    "the old lamp.",
+    "every clever flower loves the city.",
+    "a red bird knows it.",
+]
+STEP_MS = 12
+QUEUE = 64
+DEADLINE_S = 5.0
+
+
+def load(server: RunningServer, plan: Plan, **fields: object) -> dict[str, Any]:
+    """Run a load from this process."""
+    generator = Generator(Target.parse(server.url), make_bodies(TEXTS, FIELDS | fields), plan)
+    asyncio.run(generator.run())
+    return summarise(generator.samples, plan, plan.end_s)
+
+
+@pytest.fixture
+def slow(tiny_bundle: Path, tmp_path: Path) -> Iterator[RunningServer]:
+    """A server whose capacity is that of its model, not of this machine: 16 rows, so many steps a second."""
+    switch = tmp_path / "slow.on"
+    program = ("tests.faulty_server", "slow", switch, STEP_MS)
+    settings = {"max_rows": 16, "max_queue_sentences": QUEUE, "request_timeout_s": DEADLINE_S}
+    with serving(tiny_bundle, tmp_path / "log", program, **settings) as server:
+        switch.touch()
+        yield server
+
+
+def check_overload(server: RunningServer, seconds: float) -> None:
+    peak = load(server, Plan(seconds, warm_s=0.5, clients=QUEUE))["answered_per_s"]
+    for times in (2, 4):
+        found = load(server, Plan(seconds, warm_s=0.5, rate=times * peak, timeout_s=20))
+        print(f"{times} x {peak:.0f}/s: {found}")
+        assert found["answered_per_s"] >= 0.8 * peak
+        assert set(found["errors"]) == {"429 queue_full"}
+        assert found["latency_ms"]["p99"] <= 1e3 * DEADLINE_S
+    # Those that are left in the line are translated, and then it is as if nothing had been.
+    time.sleep(1)
+    after = load(server, Plan(1.0, rate=0.3 * peak))
+    assert after["errors"] == {}
+    metrics = server.metrics()
+    assert metrics["dragoman_queue_sentences"] == 0
+    assert metrics["dragoman_http_requests_in_flight"] == 1
+
+
+def test_at_two_and_four_times_its_capacity_a_server_does_as_much(slow: RunningServer) -> None:
+    check_overload(slow, 2.0)
+
+
+@pytest.mark.slow
+def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tmp_path: Path) -> None:
+    """The client takes its part of the same cores."""
+    settings = {
+        "workers": 0,
+        "max_queue_sentences": QUEUE,
+        "request_timeout_s": DEADLINE_S,
+        "log_level": "warning",
+    }
+    with serving(repository / "bundles/en-de", tmp_path / "log", **settings) as server:
+        check_overload(server, 8.0)
+
+
+def test_a_client_that_waits_as_it_is_told_is_served_in_the_end(slow: RunningServer) -> None:
+    peak = load(slow, Plan(1.0, warm_s=0.5, clients=QUEUE))["answered_per_s"]
+    found = load(slow, Plan(1.0, rate=2.5 * peak, retries=8, timeout_s=30))
+    assert found["errors"] == {}
+    assert found["retries"] > 10
+
+
+@contextmanager
+def probing(server: RunningServer) -> Iterator[list[float]]:
+    """Ask `/livez` all the time; gives the seconds that each answer took."""
+    taken_s: list[float] = []
+    stop = threading.Event()
+
+    def probe() -> None:
+        with httpx.Client(base_url=server.url, timeout=10) as client:
+            while not stop.is_set():
+                started_s = time.monotonic()
+                assert client.get("/livez").status_code == 200
+                taken_s.append(time.monotonic() - started_s)
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        yield taken_s
+    finally:
+        stop.set()
+        thread.join()
+
+
+def check_probes(server: RunningServer, seconds: float, p99_s: float) -> None:
+    """64 clients, in a process of their own, and a probe."""
+    options = ["--clients", 64, "--duration", seconds, "--warm-up", 0.5, "--lengths", "short", "--json", "-"]
+    with probing(server) as taken_s:
+        done = subprocess.run(
+            command("bench-http", server.url, *options),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+    assert json.loads(done.stdout)["errors"] == {}
+    print(f"{len(taken_s)} probes, p99 {percentile(taken_s, 99):.3f} s")
+    assert len(taken_s) > 10 * seconds
+    assert percentile(taken_s, 99) < p99_s
+    lag = server.metrics()
+    late = (
+        1
+        - lag['dragoman_event_loop_lag_seconds_bucket{le="0.25"}']
+        / lag["dragoman_event_loop_lag_seconds_count"]
+    )
+    assert late <= 0.05
+
+
+def test_liveness_answers_under_full_load(tiny_bundle: Path, tmp_path: Path) -> None:
+    with serving(tiny_bundle, tmp_path / "log", workers=0) as server:
+        check_probes(server, 3.0, p99_s=1.0)
+
+
+@pytest.mark.slow
+def test_liveness_answers_under_full_load_for_long(repository: Path, tmp_path: Path) -> None:
+    with serving(repository / "bundles/en-de", tmp_path / "log", workers=0) as server:
+        check_probes(server, 30.0, p99_s=0.25)
