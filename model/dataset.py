@@ -10,6 +10,7 @@ from .augment import CopyAugmenter
 from .batching import Batch, batches_by_tokens, collate
 from .checkpoint import SpecialTokens
 from .corpus import ParallelText
+from .noise import damage
 from .recipe import Augment
 from .tokenizer import Tokenizer
 
@@ -49,17 +50,24 @@ class TrainingSet:
     def _epoch_rows(self, rng: np.random.Generator) -> tuple[list[list[int]], list[list[int]]]:
         sources = [self._sources[i] for i in self._kept]
         targets = [self._targets[i] for i in self._kept]
-        if self._augmenter is None:
-            return sources, targets
         swapped: list[tuple[str, str]] = []
-        draws = rng.random(len(self._augmenter.candidates))
-        for i, draw in zip(self._augmenter.candidates, draws, strict=True):
+        candidates = [] if self._augmenter is None else self._augmenter.candidates
+        for i, draw in zip(candidates, rng.random(len(candidates)), strict=True):
+            assert self._augmenter is not None
             number = self._augmenter.has_number(i)
             if draw < (self._augment.number_share if number else self._augment.copy_share):
                 pair = self._text.sources[i], self._text.targets[i]
                 copies = self._augment.copies if number else 1
                 # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
                 swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
+        if self._augment.noise_share:
+            clean = [(self._text.sources[i], self._text.targets[i]) for i in self._kept] + swapped
+            draws = rng.random(len(clean))
+            swapped += [
+                (damage(source, rng), target)
+                for (source, target), draw in zip(clean, draws, strict=True)
+                if draw < self._augment.noise_share
+            ]
         new_sources = self._tokenizer.encode_batch([source for source, _ in swapped])
         new_targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
         for source, target in zip(new_sources, new_targets, strict=True):

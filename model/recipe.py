@@ -51,7 +51,7 @@ class Model(_Section):
 
 
 class Augment(_Section):
-    """Copying taught by swapped names and numbers (model/augment.py)."""
+    """Copying is taught by swapped names and numbers (model/augment.py), robustness by model/noise.py."""
 
     copy_share: float = Field(
         default=0.0, ge=0, le=1, description="of the pairs with a shared name, each epoch"
@@ -59,6 +59,9 @@ class Augment(_Section):
     number_share: float = Field(default=0.0, ge=0, le=1, description="of the pairs with a number, each epoch")
     copies: int = Field(default=1, ge=1, description="variants of each chosen pair with a number, each epoch")
     number_words: dict[str, str] = Field(default_factory=dict)
+    noise_share: float = Field(
+        default=0.0, ge=0, le=1, description="of all pairs, once more with a damaged source, each epoch"
+    )
 
 
 class Training(_Section):
