@@ -77,7 +77,13 @@ _PRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 class BundleError(Exception):
-    """A bundle is refused. ``str()`` is one line that names the file and the reason."""
+    """A bundle is refused. ``str()`` is one line that names the file and the reason.
+
+    Attributes:
+        bundle: its directory, where several are loaded at once.
+    """
+
+    bundle: Path | None = None
 
     def __init__(self, file: str, reason: str) -> None:
         self.file = _one_line(file)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -22,14 +22,17 @@ from server.api.status import status_routes
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
 from server.errors import DragomanError
 from server.metrics import Metrics
+from server.model_metrics import ModelDescription
 from server.service.admission import request_limits
 from server.service.api_keys import KeyFile
+from server.service.exchange import Exchange
 from server.service.languages import Detector
-from server.service.loading import load_model
-from server.service.model import ServedModel
+from server.service.loading import load_model, load_models
+from server.service.model import ServedModel, check_together
 from server.service.reloading import Reloader, Serving
+from server.service.routing import Router
 from server.service.translator import Translator
-from server.settings import Settings
+from server.settings import NO_PIVOT, Settings
 
 _LAG_INTERVAL_S = 0.1
 _KEYS_INTERVAL_S = 1.0
@@ -41,20 +44,22 @@ _DESCRIPTION = (
 
 
 def create_app(
-    settings: Settings, engine: ServedModel | None = None, metrics: Metrics | None = None
+    settings: Settings,
+    models: ServedModel | Sequence[ServedModel] = (),
+    metrics: Metrics | None = None,
 ) -> "Application":
     """Build the application.
 
     Args:
         settings: of the server.
-        engine: a loaded model, which the application closes and, when another replaces it, lets go; without
-            one, the bundle of the settings is loaded when the application starts.
+        models: loaded ones, which the application closes and, when another replaces one, lets go; without
+            any, the bundles of the settings are loaded when the application starts.
         metrics: where events are counted; without one, a registry of its own is made.
 
     Returns:
         An application; `app.state.lifecycle` begins the drain, `app.state.metrics` holds the series,
-        `app.state.access` the keys. Once it has started, `app.state.serving` holds the model and
-        `app.state.reload()` loads the bundle of the settings in its place.
+        `app.state.access` the keys. Once it has started, `app.state.router` holds the models and
+        `app.state.reload(name)` loads the bundle of one, or of all, in its place.
 
     Raises:
         SettingError: the file of API keys cannot be used.
@@ -63,51 +68,58 @@ def create_app(
     lifecycle = Lifecycle(metrics)
     access = make_access(settings, metrics)
 
-    detector = Detector()
+    given = [models] if isinstance(models, ServedModel) else list(models)
+    del models
 
     def translator_of(model: ServedModel) -> Translator:
-        return Translator(model, request_limits(settings, model.manifest), detector, settings.text_threads)
+        return Translator(model, request_limits(settings, model.manifest), settings.text_threads)
 
-    def announce(model: ServedModel) -> None:
-        manifest = model.manifest
-        metrics.model_loaded(
-            name=manifest.name,
-            version=manifest.version,
-            sha256=model.sha256,
-            precision=manifest.precision,
-            opset=manifest.graphs.opset,
-            duration_s=model.load_duration_s,
+    def announce(router: Router) -> None:
+        router.find_routes()
+        metrics.models.set_models([_describe(serving) for serving in router.servings], router.pairs)
+
+    def reloader_of(router: Router, serving: Serving) -> Reloader:
+        def check(model: ServedModel) -> None:
+            others = [other.model.manifest for other in router.servings if other is not serving]
+            check_together([*others, model.manifest])
+
+        return Reloader(
+            serving,
+            functools.partial(load_model, settings, metrics, serving.model.bundle),
+            translator_of,
+            check,
+            lambda _model: announce(router),
+            metrics.reloaded,
+            settings.request_timeout_s + _GRACE_S,
         )
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
-        nonlocal engine
-        load = functools.partial(load_model, settings, metrics)
-        model = await asyncio.to_thread(load) if engine is None else engine
-        serving = Serving(translator_of(model))
-        del model
-        engine = None  # from here on only `serving` holds a model: one that is replaced has to go
-        timeout_s = settings.request_timeout_s
-        reloader = Reloader(serving, load, translator_of, announce, metrics.reloaded, timeout_s + _GRACE_S)
+        loaded = given or await asyncio.to_thread(load_models, settings, metrics)
+        pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
+        router = Router([Serving(translator_of(model)) for model in loaded], Detector(), pivot)
+        loaded.clear()  # from here on only the router holds models: one that is replaced has to go
+        exchange = Exchange([reloader_of(router, serving) for serving in router.servings])
 
-        async def reload() -> ServedModel:
+        async def reload(name: str | None = None) -> list[ServedModel]:
             lifecycle.check_accepting()
-            return await reloader.reload()
+            return await exchange.reload(name)
 
-        app.state.serving, app.state.reload = serving, reload
-        endpoint = TranslateEndpoint(serving, lifecycle, timeout_s, access)
+        app.state.router, app.state.reload = router, reload
+        endpoint = TranslateEndpoint(router, lifecycle, settings.request_timeout_s, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
         shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
         if settings.allowed_origins:
             shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
         app.shortcuts["POST", TRANSLATE_PATH] = shortcut
-        app.include_router(translate_routes(endpoint, serving, lifecycle, access))
-        app.include_router(status_routes(serving, lifecycle, metrics, access))
-        await serving.translator.warm_up()
+        app.include_router(translate_routes(endpoint, router, lifecycle, access))
+        app.include_router(status_routes(router, lifecycle, metrics, access))
+        for serving in router.servings:
+            await serving.translator.warm_up()
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
         metrics.batch_max_sentences.set(settings.max_rows)
-        metrics.kv_cache_capacity.set(settings.max_kv_cache_mib << 20)
-        announce(serving.model)
+        metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
+        announce(router)
         watches = [asyncio.create_task(_probe_event_loop(metrics))]
         if access is not None and access.keys is not None:
             watches.append(asyncio.create_task(_watch_keys(access, access.keys)))
@@ -118,8 +130,8 @@ def create_app(
             lifecycle.begin_drain()
             for watch in watches:
                 watch.cancel()
-            await reloader.close(_CLOSE_TIMEOUT_S)
-            await serving.close(_CLOSE_TIMEOUT_S)
+            await exchange.close(_CLOSE_TIMEOUT_S)
+            await router.close(_CLOSE_TIMEOUT_S)
 
     app = Application(
         title="dragoman",
@@ -175,6 +187,19 @@ class Application(FastAPI):
         if scope["type"] == "http" and not scope.get("root_path"):  # with a prefix, the router knows how
             shortcut = self.shortcuts.get((scope["method"], scope["path"]))
         await (shortcut or super().__call__)(scope, receive, send)
+
+
+def _describe(serving: Serving) -> ModelDescription:
+    model, manifest = serving.model, serving.model.manifest
+    return ModelDescription(
+        name=manifest.name,
+        version=manifest.version,
+        sha256=model.sha256,
+        precision=manifest.precision,
+        opset=manifest.graphs.opset,
+        load_duration_s=model.load_duration_s,
+        loaded_at_s=serving.since_s,
+    )
 
 
 async def _probe_event_loop(metrics: Metrics) -> None:

@@ -25,7 +25,7 @@ from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
 from server.service.api_keys import read_keys
-from server.service.loading import load_model
+from server.service.loading import load_model, load_models
 from server.service.model import ServedModel
 from server.service.offline import LineError, LineTranslator, read_lines
 from server.service.request import DecodingWishes
@@ -42,7 +42,7 @@ _CLOSE_TIMEOUT_S = 2.0
 
 
 def serve(flags: Mapping[str, Any]) -> int:
-    """Serve a bundle until SIGTERM or Ctrl-C.
+    """Serve bundles until SIGTERM or Ctrl-C.
 
     Args:
         flags: settings given on the command line; None where a flag was not given.
@@ -64,9 +64,9 @@ def serve(flags: Mapping[str, Any]) -> int:
     try:
         if settings.api_keys_file is not None:
             read_keys(settings.api_keys_file)  # before a model is loaded for nothing
-        model = load_model(settings, metrics)
+        models = load_models(settings, metrics)
     except BundleError as error:
-        return _refuse(settings.bundle, error)
+        return _refuse(error.bundle or settings.bundle[0], error)
     except SettingError as error:
         return fail(EXIT_USAGE, str(error))
     addresses = [(settings.host, settings.port)]
@@ -78,12 +78,13 @@ def serve(flags: Mapping[str, Any]) -> int:
             try:
                 listeners.append(opened.enter_context(listen(host, port)))
             except OSError as error:
-                model.engine.close(_CLOSE_TIMEOUT_S)
+                for model in models:
+                    model.engine.close(_CLOSE_TIMEOUT_S)
                 return fail(
                     EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
                 )
-        app = create_app(settings, model, metrics)
-        del model  # a reload lets it go, and nothing else may hold it
+        app = create_app(settings, models, metrics)
+        models.clear()  # a reload lets one go, and nothing else may hold it
         _run(settings, app, metrics, reloads, *listeners)
     return 0
 
@@ -104,8 +105,8 @@ def _run(
     listener: socket.socket,
     admin_listener: socket.socket | None = None,
 ) -> None:
-    def exchange() -> Coroutine[Any, Any, ServedModel]:
-        started: Coroutine[Any, Any, ServedModel] = app.state.reload()
+    def exchange(name: str | None = None) -> Coroutine[Any, Any, list[ServedModel]]:
+        started: Coroutine[Any, Any, list[ServedModel]] = app.state.reload(name)
         return started
 
     def count_refusal(status: int) -> None:
@@ -115,7 +116,7 @@ def _run(
     if admin_listener is not None:
         state = app.state
         pages = AdminPages(
-            settings, state.lifecycle, state.access, lambda: state.serving, exchange, server.end
+            settings, state.lifecycle, state.access, lambda: state.router, exchange, server.end
         )
         server.add_admin(admin_application(pages, metrics), admin_listener)
     if reloads:
@@ -151,7 +152,7 @@ def translate(
     try:
         model = load_model(settings, Metrics(CollectorRegistry()))
     except BundleError as error:
-        return _refuse(settings.bundle, error)
+        return _refuse(settings.bundle[0], error)
     except SettingError as error:
         return fail(EXIT_USAGE, str(error))
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from server import flags
 
 
 def serve(
-    bundle: flags.ServedBundle = None,
+    bundle: flags.ServedBundles = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
     workers: flags.Workers = None,
@@ -19,20 +19,22 @@ def serve(
     max_kv_cache_mib: flags.MaxKvCacheMib = None,
     beam_size: flags.DefaultBeamSize = None,
     shortlist: flags.Shortlist = None,
+    pivot_language: flags.PivotLanguage = None,
     api_keys: flags.ApiKeys = None,
     requests_per_minute: flags.RequestsPerMinute = None,
     cors_origins: flags.CorsOrigins = None,
     admin_port: flags.AdminPort = None,
     log_level: flags.LogLevel = None,
 ) -> None:
-    """Serve a bundle over HTTP.
+    """Serve bundles over HTTP, one model each.
 
+    Every pair of languages that they translate is served, and through English what two of them do together.
     Every setting is also a variable, DRAGOMAN_PORT for instance; docs/operations.md lists them all.
     """
     from server import cli
 
     settings = {
-        "bundle": bundle,
+        "bundle": bundle or None,
         "host": host,
         "port": port,
         "workers": workers,
@@ -41,6 +43,7 @@ def serve(
         "max_kv_cache_mib": max_kv_cache_mib,
         "default_beam_size": beam_size,
         "shortlist": shortlist,
+        "pivot_language": pivot_language,
         "api_keys_file": api_keys,
         "requests_per_minute": requests_per_minute,
         "cors_origins": cors_origins,
@@ -51,20 +54,23 @@ def serve(
 
 
 def reload(
+    model: Annotated[
+        str | None, typer.Argument(help="Name of the model to exchange.", show_default="all of them")
+    ] = None,
     admin_port: Annotated[
         int | None,
         typer.Option(help="Admin port of the server.", show_default="DRAGOMAN_ADMIN_PORT", min=1, max=65535),
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the outcome.", min=0.1)] = 600.0,
 ) -> None:
-    """Make a running server serve the bundle that is at its path now, without a pause.
+    """Make a running server serve the bundles that are at its paths now, without a pause.
 
-    The new model is loaded and proven beside the old one. Exit code 3: the bundle is refused, and the old
+    Each new model is loaded and proven beside the old one. Exit code 3: a bundle is refused, and its old
     model goes on.
     """
     from server import reload_command
 
-    raise typer.Exit(reload_command.reload({"admin_port": admin_port}, timeout))
+    raise typer.Exit(reload_command.reload({"admin_port": admin_port}, timeout, model))
 
 
 def api_key(

@@ -27,6 +27,7 @@ the text to translate.
       |    |- OutOfMemoryError      out_of_memory           the machine had no memory for this sentence
       |    '- EngineDeadError       engine_dead
       |- DeadlineExceededError      deadline_exceeded
+      |- UnknownModelError         unknown_model           an operator names a model that is not served
       |- ReloadInProgressError      reload_in_progress      one at a time
       |- BundleRefusedError         bundle_refused          a reload found a bundle that cannot be served
       |- ReloadFailedError          reload_failed           the new model could not be started
@@ -182,6 +183,12 @@ class DeadlineExceededError(DragomanError):
     """The request's deadline passed before its result was ready."""
 
     reason = "deadline_exceeded"
+
+
+class UnknownModelError(DragomanError):
+    """No model of this name is served."""
+
+    reason = "unknown_model"
 
 
 class ReloadInProgressError(DragomanError):

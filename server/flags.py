@@ -45,7 +45,18 @@ SamplingTemperature = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_default="a new one")]
 
-ServedBundle = Annotated[Path | None, typer.Argument(help="Bundle to serve.", show_default="bundles/en-de")]
+ServedBundles = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[BUNDLE]...", help="Bundles to serve, of different pairs.", show_default="bundles/en-de"
+    ),
+]
+PivotLanguage = Annotated[
+    str | None,
+    typer.Option(
+        help="Language through which pairs without a model go; none refuses them.", show_default="en"
+    ),
+]
 Workers = Annotated[
     int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
 ]

@@ -4,15 +4,17 @@ Labels are closed sets and created at the start, so that a rate sees the first e
 """
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
+from types import MappingProxyType
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from server.engine.sequence import EndReason, EngineStats
+from server.engine.sequence import EndReason, EngineObserver, EngineStats
+from server.model_metrics import ModelMetrics, ModelObserver
 
 # From 1 ms, because short sentences take a few; with the service levels (0.1, 0.25, 0.5, 1 s) as exact
 # bounds.
@@ -110,7 +112,7 @@ class Metrics:
         self._queue_sentences = gauge("queue_sentences", "Sentences waiting.")
         self._queue_tokens = gauge("queue_tokens", "Source tokens waiting.")
         self.queue_capacity_tokens = gauge(
-            "queue_capacity_tokens", "Admission limit of waiting source tokens."
+            "queue_capacity_tokens", "Admission limit of source tokens waiting for a model."
         )
         self._queue_oldest = gauge("queue_oldest_age_seconds", "Age of the oldest waiting sentence.")
         self._queue_wait = histogram(
@@ -138,12 +140,7 @@ class Metrics:
         self._finished = counter("sentences_finished_total", "Sentences that left the engine.", ("reason",))
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
         self._kv_cache = gauge("kv_cache_bytes", "Key and value caches allocated, and columns of shortlists.")
-        self.kv_cache_capacity = gauge("kv_cache_capacity_bytes", "What keys and values may take.")
-        self._model_info = gauge(
-            "model_info", "Model being served.", ("name", "version", "sha256", "precision", "opset")
-        )
-        self._model_load = gauge("model_load_duration_seconds", "Last load including warm-up.")
-        self._model_loaded = gauge("model_loaded_timestamp_seconds", "Unix time of the last successful load.")
+        self.kv_cache_capacity = gauge("kv_cache_capacity_bytes", "What keys and values of a model may take.")
         self._reloads = counter("reloads_total", "Attempts to serve another model.", ("outcome",))
         self.ready = gauge("ready", "1 when requests are accepted.")
         self.draining = gauge("draining", "1 when shutting down.")
@@ -156,6 +153,7 @@ class Metrics:
             platform.python_version(),
             _version("onnxruntime", "onnxruntime-gpu"),
         ).set(1)
+        self.models = ModelMetrics(registry)
         self._create_labels()
 
     def _create_labels(self) -> None:
@@ -276,14 +274,20 @@ class Metrics:
         """Count an engine fault."""
         self._engine_errors.labels(kind).inc()
 
+    def of_model(self, name: str) -> EngineObserver:
+        """Give the observer of one model's engine, which counts for the model, too."""
+        return ModelObserver(name, self, self.models)
+
     # State, set when it is scraped or when it changes
 
-    def refresh(self, stats: EngineStats) -> None:
-        """Set the gauges that mirror the engine.
+    def refresh(self, stats: EngineStats, by_model: Mapping[str, EngineStats] = MappingProxyType({})) -> None:
+        """Set the gauges that mirror the engines.
 
         Args:
-            stats: taken just now.
+            stats: of all engines together, taken just now.
+            by_model: of each, by the model's name.
         """
+        self.models.refresh(by_model)
         self._queue_sentences.set(stats.queue_sentences)
         self._queue_tokens.set(stats.queue_tokens)
         self._queue_oldest.set(stats.queue_oldest_age_s)
@@ -291,24 +295,6 @@ class Metrics:
         self._free_slots.set(stats.rows_total - stats.rows_busy)
         self._kv_cache.set(stats.kv_cache_bytes)
         self._engine_alive.set(stats.alive)
-
-    def model_loaded(
-        self, *, name: str, version: str, sha256: str, precision: str, opset: int, duration_s: float
-    ) -> None:
-        """Say which model is served from now on.
-
-        Args:
-            name: of the bundle.
-            version: of the bundle.
-            sha256: of its manifest; 12 digits of it become a label.
-            precision: of its weights.
-            opset: of its graphs.
-            duration_s: seconds the load took.
-        """
-        self._model_info.clear()
-        self._model_info.labels(name, version, sha256[:12], precision, str(opset)).set(1)
-        self._model_load.set(duration_s)
-        self._model_loaded.set_to_current_time()
 
     def reloaded(self, outcome: str) -> None:
         """Count a reload that ended in one of `RELOAD_OUTCOMES`."""

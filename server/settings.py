@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+NO_PIVOT = "none"
+"""As `pivot_language`: no pair is translated through another language."""
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@*,\s]+")
 _CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
@@ -44,21 +47,23 @@ class Settings(BaseSettings):
     """Everything an operator can choose. Frozen; thread-safe.
 
     Attributes:
-        bundle: directory of the bundle to serve.
+        bundle: directories of the bundles to serve, one model each; in a variable separated by commas.
+        pivot_language: language through which pairs without a model are translated, if both halves have one;
+            `none` refuses such pairs.
         host: address to listen on.
         port: TCP port to listen on; 0 takes a free one and logs it.
-        workers: engine threads, each with its own batch; 0 is one for each usable core.
+        workers: engine threads of each model, each with its own batch; 0 is one for each usable core.
         device: where the model runs: `cpu`, `cuda`, or `auto`, which is CUDA if there is a GPU that can be
             used and the bundle is fp16. On CUDA there is one worker.
         max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
             give more throughput under load and longer steps.
         shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
         max_kv_cache_mib: what the keys and values of all sentences in decoding, and a shortlist's columns
-            beside them, may take; others wait for it.
+            beside them, may take; others wait for it. Several models get equal shares.
         max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
             step back.
-        max_queue_sentences: sentences that may wait before requests are refused with 429.
-        max_queue_tokens: source tokens that may wait before requests are refused with 429.
+        max_queue_sentences: sentences that may wait for a model before requests are refused with 429.
+        max_queue_tokens: source tokens that may wait for a model before requests are refused with 429.
         max_texts: texts in one request.
         max_text_chars: characters of one text.
         max_request_tokens: source tokens of one request, all its texts together.
@@ -89,7 +94,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DRAGOMAN_", frozen=True, extra="forbid")
 
-    bundle: Path = Path("bundles/en-de")
+    bundle: Annotated[tuple[Path, ...], NoDecode, Field(min_length=1)] = (Path("bundles/en-de"),)
+    pivot_language: Annotated[str, Field(min_length=1, max_length=40)] = "en"
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
@@ -122,6 +128,13 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     commit: str = "unknown"
 
+    @field_validator("bundle", mode="before")
+    @classmethod
+    def _split_bundles(cls, given: object) -> object:
+        if isinstance(given, str):
+            return tuple(part.strip() for part in given.split(",") if part.strip())
+        return (given,) if isinstance(given, Path) else given
+
     @field_validator("cors_origins")
     @classmethod
     def _check_origins(cls, origins: str | None) -> str | None:
@@ -134,6 +147,11 @@ class Settings(BaseSettings):
     def allowed_origins(self) -> tuple[str, ...]:
         """`cors_origins` one by one, in the small letters that browsers send."""
         return tuple(origin.strip().lower() for origin in (self.cors_origins or "").split(",") if origin)
+
+    @property
+    def kv_cache_bytes(self) -> int:
+        """What the keys and values of one model may take."""
+        return (self.max_kv_cache_mib << 20) // len(self.bundle)
 
     @property
     def engine_workers(self) -> int:

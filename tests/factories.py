@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import shutil
 from pathlib import Path
 
 import torch
@@ -151,4 +153,16 @@ def tiny_bundle(directory: Path, checkpoint: Path, precision: Precision = "fp32"
         allow_quality_loss=True,
     )
     export_bundle(checkpoint, out, options)
+    return out
+
+
+def renamed(bundle: Path, out: Path, name: str, *pairs: str, **changes: object) -> Path:
+    """Copy a bundle that claims another name and other directions, ``en-de`` for instance."""
+    shutil.copytree(bundle, out)
+    file = out / "manifest.json"
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    directions = [dict(zip(("source", "target"), pair.split("-"), strict=True)) for pair in pairs]
+    file.write_text(
+        json.dumps(manifest | {"name": name, "directions": directions} | changes), encoding="utf-8"
+    )
     return out

@@ -74,9 +74,9 @@ def wait_for(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
 
 @contextmanager
 def serving(
-    bundle: Path, log: Path, program: Sequence[object] = ("dragoman",), **settings: object
+    bundle: Path | Sequence[Path], log: Path, program: Sequence[object] = ("dragoman",), **settings: object
 ) -> Iterator[RunningServer]:
-    """Serve a bundle with one worker.
+    """Serve a bundle, or several, with one worker each.
 
     Args:
         bundle: what to serve.
@@ -87,11 +87,11 @@ def serving(
     Yields:
         The server; it is ready.
     """
-    port = free_port()
+    port, bundles = free_port(), (bundle,) if isinstance(bundle, Path) else tuple(bundle)
     variables = {f"DRAGOMAN_{name.upper()}": str(value) for name, value in {"workers": 1, **settings}.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", *map(str, program), "serve", str(bundle), "--port", str(port)],
+            [sys.executable, "-m", *map(str, [*program, "serve", *bundles, "--port", port])],
             env=os.environ | variables,
             stdin=subprocess.DEVNULL,  # on a terminal, SIGHUP would end it
             stdout=output,

@@ -20,7 +20,7 @@ from server.api.middleware import RequestMiddleware
 from server.errors import DragomanError, ForbiddenError
 from server.metrics import Metrics
 from server.service.model import ServedModel
-from server.service.reloading import Serving
+from server.service.routing import Router
 from server.settings import Settings
 
 _LOCAL_HOST = re.compile(rb"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.IGNORECASE)
@@ -34,8 +34,8 @@ class AdminPages:
         settings: Settings,
         lifecycle: Lifecycle,
         access: Access | None,
-        serving: Callable[[], Serving],
-        reload: Callable[[], Awaitable[ServedModel]],
+        router: Callable[[], Router],
+        reload: Callable[[str | None], Awaitable[list[ServedModel]]],
         begin_end: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,15 +45,15 @@ class AdminPages:
             settings: of the server.
             lifecycle: of the server.
             access: whose keys there are, if there are any.
-            serving: gives what knows the model; asked once the server has started.
-            reload: does what SIGHUP does, to the end.
+            router: gives what knows the models; asked once the server has started.
+            reload: does what SIGHUP does, to the end, with all models or the one of a name.
             begin_end: does what SIGTERM does.
             clock: monotonic seconds.
         """
         self._settings = settings
         self._lifecycle = lifecycle
         self._access = access
-        self._serving = serving
+        self._router = router
         self._reload = reload
         self._begin_end = begin_end
         self._clock = clock
@@ -69,9 +69,10 @@ class AdminPages:
         self._begin_end()
         return JSONResponse({"status": self._lifecycle.state}, status_code=202)
 
-    async def reload(self, _request: Request) -> Response:
-        """Answer `POST /admin/reload`: serve what is at the bundle's path now, or say why not."""
-        return JSONResponse({"outcome": "success", "bundle": self._describe_bundle(await self._reload())})
+    async def reload(self, request: Request) -> Response:
+        """Answer `POST /admin/reload?model=NAME`: serve what is at the bundles' paths now, or say why not."""
+        loaded = await self._reload(request.query_params.get("model"))
+        return JSONResponse({"outcome": "success", "bundles": [_describe_bundle(model) for model in loaded]})
 
     def describe(self) -> dict[str, Any]:
         """Collect what an operator asks first.
@@ -80,15 +81,15 @@ class AdminPages:
             Plain values. Keys are there by name only; a setting that is a secret has to be pydantic's
             `SecretStr`, which shows itself as asterisks.
         """
-        serving, settings = self._serving(), self._settings
-        stats = serving.stats()
+        router, settings = self._router(), self._settings
+        stats = router.stats()
         return {
             "version": metadata.version("dragoman"),
             "commit": settings.commit,
             "state": self._lifecycle.state,
             "uptime_s": round(self._clock() - self._started_s, 3),
             "requests": self._lifecycle.active,
-            "bundle": self._describe_bundle(serving.model),
+            "bundles": [_describe_bundle(serving.model) for serving in router.servings],
             "queue": {
                 "sentences": stats.queue_sentences,
                 "max_sentences": settings.max_queue_sentences,
@@ -107,24 +108,25 @@ class AdminPages:
             "settings": settings.model_dump(mode="json"),
         }
 
-    def _describe_bundle(self, model: ServedModel) -> dict[str, Any]:
-        manifest = model.manifest
-        return {
-            "path": str(self._settings.bundle),
-            "name": manifest.name,
-            "version": manifest.version,
-            "sha256": model.sha256,
-            "precision": manifest.precision,
-            "directions": [f"{pair.source}-{pair.target}" for pair in manifest.directions],
-            "load_duration_s": round(model.load_duration_s, 3),
-        }
-
     def _describe_keys(self) -> dict[str, Any] | None:
         keys = None if self._access is None else self._access.keys
         if keys is None:
             return None
         ring = keys.ring
         return {"file": str(keys.path), "keys": len(ring), "names": sorted(ring.names), "fault": keys.fault}
+
+
+def _describe_bundle(model: ServedModel) -> dict[str, Any]:
+    manifest = model.manifest
+    return {
+        "path": str(model.bundle),
+        "name": manifest.name,
+        "version": manifest.version,
+        "sha256": model.sha256,
+        "precision": manifest.precision,
+        "directions": [f"{pair.source}-{pair.target}" for pair in manifest.directions],
+        "load_duration_s": round(model.load_duration_s, 3),
+    }
 
 
 def admin_application(pages: AdminPages, metrics: Metrics) -> ASGIApp:

@@ -24,6 +24,7 @@ STATUS = {
     "bad_key": 403,
     "forbidden": 403,
     "not_found": 404,
+    "unknown_model": 404,
     "method_not_allowed": 405,
     "reload_in_progress": 409,
     "body_too_large": 413,

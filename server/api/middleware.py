@@ -100,6 +100,8 @@ class RequestMiddleware:
         for stage, stage_s in record.stages_s.items():
             if stage != "queue":  # has a series of its own, per sentence
                 self._metrics.stage(stage, stage_s)
+        if record.pair is not None:
+            self._metrics.models.translated(record.pair)
         self._metrics.answered(route, scope["method"], status, duration_s, record.body_bytes)
         _log(scope["method"], route, status, reason, duration_s, record)
 
@@ -191,6 +193,9 @@ def _log(
         fields["key"] = r.key
     if r.disconnect_phase is not None:
         fields["disconnect_phase"] = r.disconnect_phase
+    if r.pair is not None:
+        source, target, pivot = r.pair
+        fields |= {"source": source, "target": target, **({"pivot": pivot} if pivot else {})}
     if r.texts:
         fields |= {
             "body_bytes": r.body_bytes,

@@ -24,6 +24,7 @@ class RequestRecord:
         sentences: sequences that went through the engine.
         source_tokens: tokens read.
         target_tokens: tokens written.
+        pair: source and target language of a translation, and the language between them or nothing.
         finish_reasons: how many sentences ended for which reason.
         stages_s: seconds in each stage.
     """
@@ -39,6 +40,7 @@ class RequestRecord:
     sentences: int = 0
     source_tokens: int = 0
     target_tokens: int = 0
+    pair: tuple[str, str, str] | None = None
     finish_reasons: Mapping[str, int] = field(default_factory=dict)
     stages_s: dict[str, float] = field(default_factory=dict)
 

@@ -149,6 +149,11 @@ class TranslateAnswer(BaseModel):
         None,
         description="Only if asked for: of the translation and each alternative, the mean over sentences.",
     )
+    pivotLanguage: str | None = Field(  # noqa: N815
+        None,
+        description="Only if two models translated: the language between source and target. Alternatives, "
+        "scores and decoding options are those of the second.",
+    )
     finishReason: str | list[str] | None = Field(  # noqa: N815
         None,
         description="Only with scores or if a translation is incomplete: `eos`, or `length` if it was cut.",
@@ -238,6 +243,8 @@ def translate_answer(fields: TranslateFields, translation: Translation) -> dict[
         answer["alternatives"] = shaped([list(text.hypotheses[1:]) for text in texts])
     if fields.scores:
         answer["scores"] = shaped([[round(score, 6) for score in text.scores] for text in texts])
+    if translation.pivot is not None:
+        answer["pivotLanguage"] = translation.pivot
     if fields.scores or any(map(_was_cut, texts)):
         answer["finishReason"] = shaped([text.finish_reason for text in texts])
     return answer

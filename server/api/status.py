@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse, Response
 from server.api.access import Access
 from server.api.lifecycle import Lifecycle
 from server.api.schemas import ErrorAnswer, LanguageAnswer
-from server.engine.sequence import EngineStats
 from server.errors import EngineDeadError
 from server.metrics import Metrics
 from server.service.languages import language_name
 from server.service.reloading import Serving
+from server.service.routing import Router
 
 # A step takes milliseconds. An engine that has work and has not moved for this long will not move again.
 _STUCK_AFTER_S = 60.0
@@ -28,79 +28,85 @@ _SHOWN = {
     "batch_invariant",
     "architecture",
     "limits",
+    "parity",
     "quality",
+    "agreement",
 }
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer, "description": "Not now."}}
 
 
 def status_routes(
-    serving: Serving, lifecycle: Lifecycle, metrics: Metrics, access: Access | None = None
+    router: Router, lifecycle: Lifecycle, metrics: Metrics, access: Access | None = None
 ) -> APIRouter:
     """Build the routes that say how the server is.
 
     Args:
-        serving: with the model.
+        router: with the models.
         lifecycle: of the server.
         metrics: to render.
-        access: who may see the model; None for everybody.
+        access: who may see the models; None for everybody.
 
     Returns:
         A router.
     """
-    router = APIRouter(tags=["status"])
+    routes = APIRouter(tags=["status"])
 
-    def check_alive() -> EngineStats:
-        stats = serving.model.engine.stats()
-        if not stats.alive:
-            raise EngineDeadError("a worker of the engine has crashed")
-        busy = stats.queue_sentences or stats.rows_busy
-        if busy and time.monotonic() - stats.last_progress_s > _STUCK_AFTER_S:
-            raise EngineDeadError("the engine has work and does not move")
-        return stats
+    def check_alive() -> list[str]:
+        """Check all engines, since only a restart brings one back, and name their models."""
+        names = []
+        for serving in router.servings:
+            stats, name = serving.model.engine.stats(), serving.model.manifest.name
+            if not stats.alive:
+                raise EngineDeadError(f"a worker of the engine of {name} has crashed")
+            busy = stats.queue_sentences or stats.rows_busy
+            if busy and time.monotonic() - stats.last_progress_s > _STUCK_AFTER_S:
+                raise EngineDeadError(f"the engine of {name} has work and does not move")
+            names.append(name)
+        return names
 
-    @router.head("/livez", include_in_schema=False)
-    @router.get(
+    @routes.head("/livez", include_in_schema=False)
+    @routes.get(
         "/livez", summary="Is the process worth keeping?", responses=_UNAVAILABLE, response_model=None
     )
     async def livez() -> Response:
         """200 while the engine's threads run, busy or not; 503 if only a restart can help."""
-        check_alive()
-        return JSONResponse({"status": "alive"})
+        return JSONResponse({"status": "alive", "models": check_alive()})
 
-    @router.head("/readyz", include_in_schema=False)
-    @router.get("/readyz", summary="Send requests here?", responses=_UNAVAILABLE, response_model=None)
+    @routes.head("/readyz", include_in_schema=False)
+    @routes.get("/readyz", summary="Send requests here?", responses=_UNAVAILABLE, response_model=None)
     async def readyz() -> Response:
-        """200 once the model has translated its golden sentences, until the server is told to stop."""
+        """200 once every model has translated its golden sentences, until the server is told to stop."""
         lifecycle.check_accepting()
-        check_alive()
-        return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "ready", "models": check_alive()})
 
-    @router.head("/health", include_in_schema=False)
-    @router.get(
+    @routes.head("/health", include_in_schema=False)
+    @routes.get(
         "/health", summary="LibreTranslate's health check", responses=_UNAVAILABLE, response_model=None
     )
     async def health() -> Response:
         """As /readyz."""
         lifecycle.check_accepting()
-        check_alive()
-        return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "ok", "models": check_alive()})
 
-    @router.get("/languages", summary="Languages and their targets", response_model=list[LanguageAnswer])
+    @routes.get("/languages", summary="Languages and their targets", response_model=list[LanguageAnswer])
     async def languages() -> list[LanguageAnswer]:
-        """Every language of the model; those with no targets can only be translated to."""
-        directions = serving.translator.directions
+        """Every language there is; those with no targets can only be translated to."""
+        directions = router.directions
         return [
             LanguageAnswer(code=code, name=language_name(code), targets=list(directions.targets(code)))
             for code in directions.codes
         ]
 
-    @router.get("/models", summary="The model being served", response_model=None)
+    @routes.get("/models", summary="The models being served", response_model=None)
     async def models(request: Request) -> Response:
-        """What the bundle's manifest says about the model, and the limits of this server."""
+        """What each bundle's manifest says about its model, and the limits of this server."""
         if access is not None:
             access.identify(request.scope)
+        return JSONResponse({"models": [describe(serving) for serving in router.servings]})
+
+    def describe(serving: Serving) -> dict[str, Any]:
         model, limits = serving.model, serving.translator.limits
-        shown = model.manifest.model_dump(mode="json", include=_SHOWN)
+        shown: dict[str, Any] = model.manifest.model_dump(mode="json", include=_SHOWN)
         shown["sha256"] = model.sha256
         shown["beam_sizes"] = list(limits.usable_widths)
         shown["request_limits"] = {
@@ -108,15 +114,15 @@ def status_routes(
             "max_text_chars": limits.max_text_chars,
             "max_request_tokens": limits.max_request_tokens,
         }
-        return JSONResponse({"models": [shown]})
+        return shown
 
-    @router.head("/metrics", include_in_schema=False)
-    @router.get("/metrics", summary="Prometheus metrics", response_model=None)
+    @routes.head("/metrics", include_in_schema=False)
+    @routes.get("/metrics", summary="Prometheus metrics", response_model=None)
     async def render_metrics() -> Response:
         """All series in Prometheus' text format."""
-        metrics.refresh(serving.stats())
+        metrics.refresh(router.stats(), router.stats_by_model())
         # 2 to 5 ms of pure Python, which would hold up every other request.
         body = await asyncio.to_thread(metrics.render)
         return Response(body, media_type=None, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
-    return router
+    return routes

@@ -27,8 +27,8 @@ from server.api.schemas import (
     translate_answer,
 )
 from server.errors import InvalidRequestError
-from server.service.reloading import Serving
 from server.service.request import Translation, TranslationRequest
+from server.service.routing import Router
 
 TRANSLATE_PATH = "/translate"
 
@@ -67,7 +67,7 @@ class TranslateEndpoint:
 
     def __init__(
         self,
-        serving: Serving,
+        router: Router,
         lifecycle: Lifecycle,
         request_timeout_s: float,
         access: Access | None = None,
@@ -75,12 +75,12 @@ class TranslateEndpoint:
         """Keep what is needed.
 
         Args:
-            serving: knows who does the work.
+            router: knows who does the work.
             lifecycle: says whether requests are accepted.
             request_timeout_s: longest deadline of a request.
             access: who may send how much; None for everybody and anything.
         """
-        self._serving = serving
+        self._router = router
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
         self._access = access
@@ -125,13 +125,13 @@ class TranslateEndpoint:
         record.texts = len(job.texts)
         record.stages_s["parse"] = time.monotonic() - record.started_s
 
-        with self._lifecycle.taking_on(), self._serving.translator as translator:
+        with self._lifecycle.taking_on():
 
             def note_disconnect() -> None:
-                record.disconnect_phase = translator.phase(job.request_id)
+                record.disconnect_phase = self._router.phase(job.request_id)
 
             def translated() -> Coroutine[Any, Any, Translation]:
-                return unless_disconnected(scope, receive, translator.translate(job), note_disconnect)
+                return unless_disconnected(scope, receive, self._router.translate(job), note_disconnect)
 
             if access is None or client is None:
                 translation = await translated()
@@ -154,22 +154,22 @@ class TranslateEndpoint:
 
 
 def translate_routes(
-    endpoint: TranslateEndpoint, serving: Serving, lifecycle: Lifecycle, access: Access | None = None
+    endpoint: TranslateEndpoint, router: Router, lifecycle: Lifecycle, access: Access | None = None
 ) -> APIRouter:
     """Build the routes that take text.
 
     Args:
         endpoint: of `POST /translate`.
-        serving: knows who detects languages.
+        router: knows who detects languages.
         lifecycle: says whether requests are accepted.
         access: who may send how much; None for everybody and anything.
 
     Returns:
         A router.
     """
-    router = APIRouter(tags=["translate"])
+    routes = APIRouter(tags=["translate"])
 
-    @router.post(
+    @routes.post(
         TRANSLATE_PATH,
         summary="Translate a text, or an array of texts as one batch",
         response_model=TranslateAnswer,
@@ -180,7 +180,7 @@ def translate_routes(
         """LibreTranslate's request as JSON, urlencoded form or query string, with decoding options."""
         return await endpoint.answer(request.scope, request.receive)
 
-    @router.post(
+    @routes.post(
         "/detect",
         summary="Guess which served language a text is written in",
         response_model=list[DetectedLanguage],
@@ -196,13 +196,13 @@ def translate_routes(
         if access is not None:
             client = access.admit(request.scope, given, client)
         fields = read_detect_fields(given, typed=typed)
-        with lifecycle.taking_on(), serving.translator as translator:
-            found = await translator.detect(fields.q)
+        with lifecycle.taking_on():
+            found = await router.detect(fields.q)
         if access is not None and client is not None:
             access.note_detection(client)
         return _json([{"confidence": d.confidence, "language": d.language} for d in found])
 
-    return router
+    return routes
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -230,6 +230,7 @@ def _note(record: RequestRecord, translation: Translation) -> None:
     record.source_tokens = translation.source_tokens
     record.target_tokens = translation.target_tokens
     record.finish_reasons = translation.finish_reasons
+    record.pair = translation.source, translation.target, translation.pivot or ""
     record.stages_s.update(translation.stages_s)
 
 

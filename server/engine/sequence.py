@@ -264,6 +264,10 @@ class EngineObserver(Protocol):
     def error(self, kind: str) -> None:
         """One engine fault: `run_failed`, `poison`, `terminated`, `out_of_memory` or `worker_lost`."""
 
+    def of_model(self, name: str) -> "EngineObserver":
+        """Give the observer for the engine of one of several models."""
+        ...
+
 
 class NullObserver:
     """An observer that looks away."""
@@ -279,3 +283,7 @@ class NullObserver:
 
     def error(self, kind: str) -> None:
         """Do nothing."""
+
+    def of_model(self, name: str) -> EngineObserver:
+        """Look away from all alike."""
+        return self

@@ -2,8 +2,9 @@
 
 import logging
 import time
+from pathlib import Path
 
-from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
+from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
 from export.manifest import Architecture
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.cache_budget import largest_request_bytes
@@ -14,7 +15,7 @@ from server.errors import DragomanError, SettingError
 from server.runtime.device import OnnxDevice, cuda, has_cuda
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import ModelSpec
-from server.service.model import ServedModel, TranslationEngine
+from server.service.model import ServedModel, TranslationEngine, check_together
 from server.settings import Settings
 
 MAX_SOLO_THREADS = 4
@@ -31,12 +32,45 @@ _WARM_UP_TIMEOUT_S = 300.0
 _CLOSE_TIMEOUT_S = 5.0
 
 
-def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
+def load_models(settings: Settings, observer: EngineObserver) -> list[ServedModel]:
+    """Load every bundle of the settings.
+
+    Args:
+        settings: with the bundles' directories.
+        observer: told what the engines do.
+
+    Returns:
+        A model for each, in order; whoever asked for them closes the engines.
+
+    Raises:
+        BundleError: one is refused; its `bundle` says which.
+        SettingError: two of them cannot be served together, or as `load_model`.
+    """
+    models: list[ServedModel] = []
+    bundle = settings.bundle[0]
+    try:
+        manifests = []
+        for bundle in settings.bundle:
+            manifests.append(load_manifest(bundle))
+        check_together(manifests)  # before any is loaded for nothing
+        for bundle in settings.bundle:
+            models.append(load_model(settings, observer, bundle))
+    except BaseException as error:
+        for model in models:
+            model.engine.close(_CLOSE_TIMEOUT_S)
+        if isinstance(error, BundleError):
+            error.bundle = bundle
+        raise
+    return models
+
+
+def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None = None) -> ServedModel:
     """Verify a bundle, load it, start the engine, and translate the bundle's golden sentences.
 
     Args:
-        settings: with the bundle's directory.
+        settings: of the server.
         observer: told what the engine does.
+        bundle: its directory; None takes the first of the settings.
 
     Returns:
         A model whose engine runs; whoever asked for it closes the engine.
@@ -47,10 +81,11 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
             device cannot be used.
     """
     started_s = time.monotonic()
-    manifest = verify_bundle(settings.bundle)
-    sha256 = hash_file(settings.bundle / MANIFEST_NAME)
+    bundle = bundle or settings.bundle[0]
+    manifest = verify_bundle(bundle)
+    sha256 = hash_file(bundle / MANIFEST_NAME)
     try:
-        tokenizer = Tokenizer.load(*manifest.tokenizer.paths(settings.bundle))
+        tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
     except TokenizerError as error:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
     # All that requests may choose: a graph that does not load must stop the start, not a request.
@@ -58,7 +93,7 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
     device = choose_device(settings, manifest)
     workers = settings.engine_workers if device is None else 1
     runtime = ModelRuntime.load(
-        settings.bundle,
+        bundle,
         manifest,
         solo_threads=_solo_threads(workers, manifest.architecture),
         device=device,
@@ -73,11 +108,11 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         max_batch_tokens=settings.max_batch_tokens,
         max_source_tokens=manifest.limits.max_source_tokens,
         max_target_tokens=manifest.limits.max_target_tokens,
-        max_cache_bytes=settings.max_kv_cache_mib << 20,
+        max_cache_bytes=settings.kv_cache_bytes,
     )
-    shortlist = _read_shortlist(settings, manifest, runtime)
-    _check_cache_bound(runtime.spec, limits, shortlist)
-    engine = WorkerPool(runtime, limits, observer, shortlist=shortlist)
+    shortlist = _read_shortlist(bundle, manifest, runtime)
+    _check_cache_bound(settings, runtime.spec, limits, shortlist)
+    engine = WorkerPool(runtime, limits, observer.of_model(manifest.name), shortlist=shortlist)
     engine.start()
     try:
         translate_golden(manifest, tokenizer, engine)
@@ -85,7 +120,7 @@ def load_model(settings: Settings, observer: EngineObserver) -> ServedModel:
         engine.close(_CLOSE_TIMEOUT_S)
         raise
     duration_s = time.monotonic() - started_s
-    return ServedModel(manifest, sha256, tokenizer, engine, duration_s)
+    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle)
 
 
 def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
@@ -119,22 +154,26 @@ def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
     return device
 
 
-def _read_shortlist(settings: Settings, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:
+def _read_shortlist(bundle: Path, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:
     """Load the table of candidates, if the bundle has one and it is to be used."""
     if manifest.shortlist is None or runtime.columns is None:
         return None
-    table, size = settings.bundle / manifest.shortlist.table, manifest.architecture.vocab_size
+    table, size = bundle / manifest.shortlist.table, manifest.architecture.vocab_size
     return Shortlist.load(table, size, [manifest.special_tokens.eos_id], runtime.columns)
 
 
-def _check_cache_bound(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None) -> None:
+def _check_cache_bound(
+    settings: Settings, spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None
+) -> None:
     """Refuse a bound under which a request that is allowed could never be decoded."""
-    bound_bytes, needed_bytes = limits.max_cache_bytes, largest_request_bytes(spec, limits, shortlist)
-    if bound_bytes is not None and needed_bytes > bound_bytes:
+    needed_bytes, models = largest_request_bytes(spec, limits, shortlist), len(settings.bundle)
+    if needed_bytes > settings.kv_cache_bytes:
+        share = "" if models == 1 else f", for each of {models} models an equal share,"
         raise SettingError(
-            f"setting max_kv_cache_mib: {bound_bytes >> 20} MiB cannot hold the caches of one sentence of "
-            f"{limits.max_source_tokens} source and {limits.max_target_tokens} target tokens with max_rows "
-            f"{limits.max_rows}, {needed_bytes} bytes; raise it to {-(-needed_bytes >> 20)} or lower max_rows"
+            f"setting max_kv_cache_mib: {settings.max_kv_cache_mib} MiB{share} cannot hold the caches of one "
+            f"sentence of {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens "
+            f"with max_rows {limits.max_rows}, {needed_bytes} bytes; raise it to "
+            f"{-(-needed_bytes * models >> 20)} or lower max_rows"
         )
 
 

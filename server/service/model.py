@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from export.bundle import Manifest
 from model.tokenizer import Tokenizer
 from server.engine.sequence import DecodingOptions, EngineStats, SequenceResult
+from server.errors import SettingError
 
 
 class TranslationEngine(Protocol):
@@ -50,6 +52,7 @@ class ServedModel:
         tokenizer: text to ids and back.
         engine: ids to ids.
         load_duration_s: seconds from verification to the last golden sentence.
+        bundle: directory that it was loaded from, and where a reload looks.
     """
 
     manifest: Manifest
@@ -57,3 +60,30 @@ class ServedModel:
     tokenizer: Tokenizer
     engine: TranslationEngine
     load_duration_s: float
+    bundle: Path = Path()
+
+
+def check_together(manifests: Sequence[Manifest]) -> None:
+    """Check that every direction, and every name, stands for one model.
+
+    Args:
+        manifests: of all that is served.
+
+    Raises:
+        SettingError: two of them share a direction or a name.
+    """
+    names: set[str] = set()
+    translators: dict[tuple[str, str], str] = {}
+    for manifest in manifests:
+        if manifest.name in names:
+            raise SettingError(
+                f"setting bundle: two bundles are called {manifest.name}; give one of them another name"
+            )
+        names.add(manifest.name)
+        for pair in manifest.directions:
+            other = translators.setdefault((pair.source, pair.target), manifest.name)
+            if other != manifest.name:
+                raise SettingError(
+                    f"setting bundle: {other} and {manifest.name} both translate {pair.source} to "
+                    f"{pair.target}; serve only one of them"
+                )

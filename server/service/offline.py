@@ -77,7 +77,7 @@ def translate_lines(
         BundleError: the bundle is refused.
         LineError: a line cannot be translated.
     """
-    settings = Settings(bundle=bundle)
+    settings = Settings(bundle=(bundle,))
     model = load_model(settings, NullObserver())
     try:
         wishes = DecodingWishes(beam_size=beam_size, length_penalty=length_penalty)

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -32,6 +33,7 @@ class Serving:
 
     Attributes:
         translator: the one that new requests get. Use it within `with`, and do not keep it.
+        since_s: Unix time from which on it has served.
     """
 
     def __init__(self, translator: Translator) -> None:
@@ -41,6 +43,7 @@ class Serving:
             translator: over a model whose engine runs; from here on it is closed by this object.
         """
         self.translator = translator
+        self.since_s = time.time()
         self._leaving: Translator | None = None
 
     @property
@@ -53,16 +56,8 @@ class Serving:
         now = self.model.engine.stats()
         if self._leaving is None:
             return now
-        last = self._leaving.model.engine.stats()
-        return replace(
-            now,
-            queue_sentences=now.queue_sentences + last.queue_sentences,
-            queue_tokens=now.queue_tokens + last.queue_tokens,
-            queue_oldest_age_s=max(now.queue_oldest_age_s, last.queue_oldest_age_s),
-            rows_busy=now.rows_busy + last.rows_busy,
-            rows_total=now.rows_total + last.rows_total,
-            kv_cache_bytes=now.kv_cache_bytes + last.kv_cache_bytes,
-        )
+        both = together([now, self._leaving.model.engine.stats()])
+        return replace(both, alive=now.alive, last_progress_s=now.last_progress_s)
 
     def replace(self, translator: Translator) -> None:
         """Give new requests another translator from now on; `finish_old` has to follow.
@@ -71,6 +66,7 @@ class Serving:
             translator: as for the constructor.
         """
         self._leaving, self.translator = self.translator, translator
+        self.since_s = time.time()
 
     async def finish_old(self, timeout_s: float) -> None:
         """Wait for the requests under way with the replaced translator, then free what it holds.
@@ -105,6 +101,7 @@ class Reloader:
         serving: Serving,
         load: Callable[[], ServedModel],
         translator_of: Callable[[ServedModel], Translator],
+        check: Callable[[ServedModel], None],
         announce: Callable[[ServedModel], None],
         count: Callable[[ReloadOutcome], None],
         finish_s: float,
@@ -116,6 +113,7 @@ class Reloader:
             load: verifies and loads the bundle, starts its engine and translates its golden sentences; called
                 on a thread.
             translator_of: makes the translator over a loaded model.
+            check: told which model is about to be served; may refuse it with a SettingError.
             announce: told which model is served from now on.
             count: told how each reload ended.
             finish_s: how long requests under way may take with the old model.
@@ -123,11 +121,17 @@ class Reloader:
         self._serving = serving
         self._load = load
         self._translator_of = translator_of
+        self._check = check
         self._announce = announce
         self._count = count
         self._finish_s = finish_s
         self._task: asyncio.Task[ServedModel] | None = None
         self._loader: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model that serves."""
+        return self._serving.model.manifest.name
 
     async def reload(self) -> ServedModel:
         """Load, prove and swap; ends when the old model's memory is free.
@@ -198,6 +202,7 @@ class Reloader:
         translator = self._translator_of(model)
         try:
             await translator.warm_up()
+            self._check(model)
         except BaseException:
             await _close(translator, 0.0)
             raise
@@ -231,6 +236,29 @@ class Reloader:
         self._loader = threading.Thread(target=work, name="dragoman-reload", daemon=True)
         self._loader.start()
         return await loaded
+
+
+def together(stats: Sequence[EngineStats]) -> EngineStats:
+    """Sum up what several engines are doing.
+
+    Args:
+        stats: of each, at least one.
+
+    Returns:
+        Sums, the age of the oldest, the time of the last progress; alive if all are.
+    """
+    if len(stats) == 1:
+        return stats[0]
+    return EngineStats(
+        queue_sentences=sum(one.queue_sentences for one in stats),
+        queue_tokens=sum(one.queue_tokens for one in stats),
+        queue_oldest_age_s=max(one.queue_oldest_age_s for one in stats),
+        rows_busy=sum(one.rows_busy for one in stats),
+        rows_total=sum(one.rows_total for one in stats),
+        kv_cache_bytes=sum(one.kv_cache_bytes for one in stats),
+        alive=all(one.alive for one in stats),
+        last_progress_s=max(one.last_progress_s for one in stats),
+    )
 
 
 async def _close(translator: Translator, timeout_s: float) -> None:

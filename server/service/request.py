@@ -1,7 +1,9 @@
 """What a translation request asks and what it gets: plain values between the API and the service."""
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from server.engine.sequence import EarlyStopping
 from server.service.languages import Detection
@@ -44,6 +46,21 @@ class DecodingWishes:
     sampling_temperature: float | None = None
     seed: int | None = None
     target_prefixes: tuple[str, ...] = ()
+
+    def for_pivot(self) -> Self:
+        """Wishes for the text between two models: its best translation, searched as the client says."""
+        return replace(
+            self,
+            num_hypotheses=1,
+            max_decoding_length=None,
+            min_decoding_length=None,
+            return_scores=False,
+            sampling_topk=None,
+            sampling_topp=None,
+            sampling_temperature=None,
+            seed=None,
+            target_prefixes=(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +107,52 @@ class Translation:
 
     Attributes:
         texts: in the order of the request's texts.
-        detected: the guess that `auto` was replaced by, or None.
-        sentences: sequences that went through the engine.
+        source: language of the texts.
+        target: language of the translations.
+        sentences: sequences that went through an engine.
         source_tokens: tokens read, specials included.
         target_tokens: tokens of the best hypotheses.
         finish_reasons: how many sentences ended for which reason.
         stages_s: seconds in `tokenize`, `queue`, `encode`, `decode` and `detokenize`; the longest of the
             sentences'.
+        detected: the guess that `auto` was replaced by, or None.
+        pivot: language between source and target, if two models translated.
     """
 
     texts: tuple[TextTranslation, ...]
-    detected: Detection | None
+    source: str
+    target: str
     sentences: int
     source_tokens: int
     target_tokens: int
     finish_reasons: Mapping[str, int]
     stages_s: Mapping[str, float]
+    detected: Detection | None = None
+    pivot: str | None = None
+
+
+def through(middle: Translation, final: Translation) -> Translation:
+    """Join the work of two models: the texts of the second, the sums of both.
+
+    Args:
+        middle: into the language between.
+        final: out of it.
+
+    Returns:
+        A translation from the source of the first to the target of the second.
+    """
+    texts = tuple(
+        text if before.finish_reason == "eos" else replace(text, finish_reason=before.finish_reason)
+        for before, text in zip(middle.texts, final.texts, strict=True)
+    )
+    return Translation(
+        texts=texts,
+        source=middle.source,
+        target=final.target,
+        sentences=middle.sentences + final.sentences,
+        source_tokens=middle.source_tokens + final.source_tokens,
+        target_tokens=middle.target_tokens + final.target_tokens,
+        finish_reasons=Counter(middle.finish_reasons) + Counter(final.finish_reasons),
+        stages_s={stage: stage_s + final.stages_s[stage] for stage, stage_s in middle.stages_s.items()},
+        pivot=middle.target,
+    )

@@ -10,12 +10,11 @@ from typing import Literal, Self, TypeVar
 
 from server.engine.sequence import DecodingOptions, SequenceResult
 from server.errors import DeadlineExceededError
-from server.service.admission import RequestLimits, check_options, check_texts, choose_each
+from server.service.admission import RequestLimits, check_options, choose_each
 from server.service.arrivals import Arrivals
 from server.service.document import Document, TextCodec
-from server.service.languages import AUTO, Detection, Detector, Directions
 from server.service.model import ServedModel
-from server.service.request import Translation, TranslationRequest
+from server.service.request import DecodingWishes, Translation, TranslationRequest
 
 T = TypeVar("T")
 Phase = Literal["queued", "running"]
@@ -25,7 +24,6 @@ _INLINE_CHARS = 400
 # The engine itself ends a sentence whose deadline has passed, between two steps. This much later we stop
 # waiting for it, in case a single run takes longer.
 _DEADLINE_GRACE_S = 0.25
-_DETECTION_CHARS = 2000
 
 
 class Translator:
@@ -38,7 +36,6 @@ class Translator:
         self,
         model: ServedModel,
         limits: RequestLimits,
-        detector: Detector,
         text_threads: int = 2,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -47,14 +44,11 @@ class Translator:
         Args:
             model: a loaded model.
             limits: of one request.
-            detector: resolves the source language `auto`.
             text_threads: threads for long texts.
             clock: monotonic seconds.
         """
         self.model = model
         self.limits = limits
-        self.directions = Directions((d.source, d.target) for d in model.manifest.directions)
-        self._detector = detector
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits)
         self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
         self._clock = clock
@@ -89,30 +83,37 @@ class Translator:
                 await asyncio.wait_for(self._unused.wait(), timeout_s)
         return not self._users
 
-    async def translate(self, request: TranslationRequest) -> Translation:
+    def check(self, wishes: DecodingWishes) -> None:
+        """Check decoding options before any work is done.
+
+        Raises:
+            InvalidOptionError: an option is out of range for this model; the message names it.
+        """
+        check_options(wishes, self.limits)
+
+    async def translate(self, request: TranslationRequest, source: str, target: str) -> Translation:
         """Translate every text of a request.
 
         Cancelling this coroutine aborts the request: its rows are free before the next step.
 
         Args:
-            request: what to translate.
+            request: what to translate; number and length of its texts are known to be right.
+            source: language of the texts, as the model calls it.
+            target: language to translate to, likewise; the model has this direction.
 
         Returns:
             The translations in the order of the texts.
 
         Raises:
-            InvalidRequestError: languages, texts or options that cannot be served.
+            InvalidRequestError: texts or options that cannot be served.
             QueueFullError: no room for all sentences.
             DeadlineExceededError: the deadline passed.
             InferenceError: the engine failed on a sentence.
             UnavailableError: the engine is dead or draining.
         """
         started_s = self._clock()
-        check_texts(request.texts, self.limits)
-        check_options(request.wishes, self.limits)
+        self.check(request.wishes)
         size = sum(map(len, request.texts))
-        target = self.directions.find(request.target, "target")
-        source, detected = await self._find_source(request, target, size)
         prefix = self.model.manifest.source_prefix(source, target)
         document = await self._offload(
             size,
@@ -134,7 +135,8 @@ class Translator:
         )
         return Translation(
             texts=tuple(texts),
-            detected=detected,
+            source=source,
+            target=target,
             sentences=len(results),
             source_tokens=sum(result.source_tokens for result in results),
             target_tokens=sum(result.target_tokens for result in results),
@@ -148,24 +150,9 @@ class Translator:
             },
         )
 
-    async def detect(self, text: str) -> list[Detection]:
-        """Rank the served languages by how likely a text is written in them.
-
-        Args:
-            text: any text.
-
-        Returns:
-            Every served language once, likeliest first.
-
-        Raises:
-            TextTooLongError: the text has too many characters.
-        """
-        check_texts([text], self.limits)
-        return await self._rank(text, self.directions.codes)
-
     async def warm_up(self) -> None:
         """Split and tokenise once, off the event loop: the splitter loads its rules at the first sentence."""
-        for source in self.directions.sources:
+        for source in dict.fromkeys(pair.source for pair in self.model.manifest.directions):
             await asyncio.to_thread(self._codec.encode, ["Warm up. Twice."], source, is_html=False)
 
     def phase(self, request_id: str) -> Phase:
@@ -184,26 +171,6 @@ class Translator:
     def close(self) -> None:
         """Stop the threads for text; the engine is not touched."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _find_source(
-        self, request: TranslationRequest, target: str, size: int
-    ) -> tuple[str, Detection | None]:
-        if request.source.strip().lower() != AUTO:
-            source = self.directions.find(request.source, "source")
-            self.directions.check(source, target)
-            return source, None
-        candidates = [code for code in self.directions.sources if target in self.directions.targets(code)]
-        if not candidates:
-            self.directions.check(AUTO, target)
-        sample = "\n".join(request.texts)[:_DETECTION_CHARS] if size else ""
-        detected = (await self._rank(sample, candidates))[0]
-        return detected.language, detected
-
-    async def _rank(self, text: str, candidates: Sequence[str]) -> list[Detection]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, self._detector.rank, text[:_DETECTION_CHARS], tuple(candidates)
-        )
 
     async def _offload(self, size: int, work: Callable[[], T]) -> T:
         if size <= _INLINE_CHARS:

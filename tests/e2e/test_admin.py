@@ -44,8 +44,9 @@ def test_the_status_says_what_is_served_and_how(watched: Watched, tiny_bundle: P
     assert shown["state"] == "ready"
     assert shown["uptime_s"] > 0
     assert shown["requests"] == 0
-    assert shown["bundle"]["path"] == str(tiny_bundle)
-    assert shown["bundle"]["directions"] == ["en-de"]
+    (bundle,) = shown["bundles"]
+    assert bundle["path"] == str(tiny_bundle)
+    assert bundle["directions"] == ["en-de"]
     assert shown["queue"] == {
         "sentences": 0,
         "max_sentences": 2048,

@@ -163,7 +163,7 @@ def test_a_request_under_way_finishes_with_the_old_model(stage: Stage) -> None:
         answer = running.result(60)
         assert answer.status_code == 200
         assert len(answer.json()["translatedText"]) == 40
-        assert reloading.result(60).json()["bundle"]["version"] == "fifth"
+        assert reloading.result(60).json()["bundles"][0]["version"] == "fifth"
     wait_for(lambda: stage.metric('dragoman_decode_slots{state="busy"}') == 0)
     assert stage.metric('dragoman_sentences_finished_total{reason="cancelled"}') == 0
 

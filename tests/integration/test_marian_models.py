@@ -17,7 +17,6 @@ from model.checkpoint import load_checkpoint
 from server.engine.sequence import DecodingOptions, NullObserver
 from server.errors import UnsupportedLanguageError
 from server.service.admission import choose_options, request_limits
-from server.service.languages import Detector
 from server.service.loading import load_model
 from server.service.offline import LineTranslator
 from server.service.request import DecodingWishes, TranslationRequest
@@ -211,11 +210,11 @@ def test_every_direction_of_a_multilingual_model_is_served(models: tuple[str, Pa
     try:
         limits = request_limits(settings, model.manifest)
         reference, texts = Reference(directory), _sentences(4)[:4]
-        translator = Translator(model, limits, Detector())
+        translator = Translator(model, limits)
         found = {}
         for target in ("de", "pt-BR", "zgh"):
             request = TranslationRequest(target, tuple(texts), "en", target, time.monotonic() + 60)
-            answer = asyncio.run(translator.translate(request))
+            answer = asyncio.run(translator.translate(request, "en", target))
             found[target] = [text.hypotheses[0] for text in answer.texts]
             coded = [f">>{target.replace('-', '_')}<< {text}" for text in texts]
             rows = reference.generate(coded)

@@ -11,13 +11,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.engine.sequence import EngineStats
 from server.metrics import Metrics
+from server.model_metrics import ModelDescription
 
-MAX_SERIES = 500
+MAX_SERIES = 550  # with two models; a further one takes 11, and each of its pairs one
 
 
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics(CollectorRegistry(), commit="abc")
+
+
+def model(name: str) -> ModelDescription:
+    return ModelDescription(name, "1", "a" * 64, "int8", 20, load_duration_s=1.5, loaded_at_s=1e9)
 
 
 def exercised(metrics: Metrics) -> str:
@@ -36,8 +41,13 @@ def exercised(metrics: Metrics) -> str:
     metrics.finished("eos", 10, 12, 0.001)
     metrics.finished("cancelled", 10, 0, 0.001)
     metrics.error("run_failed")
-    metrics.refresh(EngineStats(1, 10, 0.5, 3, 32, 4096, True, 0.0))
-    metrics.model_loaded(name="m", version="1", sha256="a" * 64, precision="int8", opset=20, duration_s=1.0)
+    stats = EngineStats(1, 10, 0.5, 3, 32, 4096, True, 0.0)
+    metrics.models.set_models([model("m"), model("n")], [("en", "de", ""), ("fr", "de", "en")])
+    metrics.refresh(stats, {"m": stats})
+    metrics.of_model("m").finished("eos", 5, 7, 0.001)
+    metrics.of_model("never").finished("eos", 1, 1, 0.001)
+    for pair in (("fr", "de", "en"), ("xx", "yy", "")):
+        metrics.models.translated(pair)
     return metrics.render().decode()
 
 
@@ -93,11 +103,36 @@ def test_events_are_counted(metrics: Metrics) -> None:
     assert found['dragoman_batch_tokens_total{kind="padding"}'] == 6
     assert found['dragoman_decode_slot_steps_total{state="busy"}'] == 3
     assert found['dragoman_decode_slots{state="free"}'] == 29
-    assert found["dragoman_source_tokens_total"] == 10
-    assert found["dragoman_target_tokens_total"] == 12
-    assert found["dragoman_queue_wait_seconds_count"] == 1
+    assert found["dragoman_source_tokens_total"] == 10 + 5 + 1
+    assert found["dragoman_target_tokens_total"] == 12 + 7 + 1
+    assert found["dragoman_queue_wait_seconds_count"] == 3
     info = 'dragoman_model_info{name="m",opset="20",precision="int8",sha256="aaaaaaaaaaaa",version="1"}'
     assert found[info] == 1
+
+
+def test_what_each_model_does_is_counted_beside_the_sums(metrics: Metrics) -> None:
+    found = samples(exercised(metrics))
+    assert found['dragoman_model_sentences_total{model="m"}'] == 1
+    assert found['dragoman_model_target_tokens_total{model="m"}'] == 7
+    assert found['dragoman_model_sentences_total{model="n"}'] == 0
+    assert found['dragoman_model_queue_tokens{model="m"}'] == 10
+    assert found['dragoman_model_engine_alive{model="m"}'] == 1
+    assert found['dragoman_model_load_duration_seconds{model="n"}'] == 1.5
+    assert found['dragoman_translations_total{pivot="en",source="fr",target="de"}'] == 1
+    assert found['dragoman_translations_total{pivot="",source="en",target="de"}'] == 0
+    assert not any("never" in series or "xx" in series for series in found)
+
+
+def test_the_series_of_a_model_end_with_it(metrics: Metrics) -> None:
+    exercised(metrics)
+    metrics.models.set_models([model("n"), model("o")], [("en", "de", "")])
+    found = samples(metrics.render().decode())
+    assert {series for series in found if '"m"' in series or '"fr"' in series} == set()
+    assert found['dragoman_model_sentences_total{model="o"}'] == 0
+    metrics.of_model("m").finished("eos", 1, 1, 0.001)  # its last request, which a reload lets finish
+    metrics.models.translated(("fr", "de", "en"))
+    metrics.refresh(EngineStats(1, 1, 0.0, 0, 1, 1, True, 0.0), {})
+    assert samples(metrics.render().decode()).keys() == found.keys()
 
 
 def test_refusals_by_path_or_method_have_no_latency_series(metrics: Metrics) -> None:

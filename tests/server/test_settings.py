@@ -28,6 +28,34 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "bundles"),
+    [
+        ("a", ("a",)),
+        ("/b/en-de, /b/de-en", ("/b/en-de", "/b/de-en")),
+        (Path("a,b"), ("a,b",)),
+        ([Path("a"), Path("b")], ("a", "b")),
+    ],
+)
+def test_bundles_are_separated_by_commas(given: object, bundles: tuple[str, ...]) -> None:
+    assert Settings(bundle=given).bundle == tuple(map(Path, bundles))  # type: ignore[arg-type]
+
+
+def test_bundles_may_come_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_BUNDLE", "bundles/en-de,bundles/de-en")
+    assert Settings().bundle == (Path("bundles/en-de"), Path("bundles/de-en"))
+
+
+@pytest.mark.parametrize("given", ["", " , ", []])
+def test_no_bundle_is_refused(given: object) -> None:
+    with pytest.raises(ValidationError, match="bundle"):
+        Settings(bundle=given)  # type: ignore[arg-type]
+
+
+def test_models_share_the_memory_of_keys_and_values() -> None:
+    assert Settings(bundle="a,b,c", max_kv_cache_mib=300).kv_cache_bytes == 100 << 20  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("given", "origins"),
     [
         (None, ()),

@@ -176,9 +176,9 @@ def test_draining_refuses_new_and_finishes_old(
 
 
 def test_liveness_follows_the_engine(client: httpx.Client, engine: FakeEngine) -> None:
-    assert client.get("/livez").json() == {"status": "alive"}
+    assert client.get("/livez").json() == {"status": "alive", "models": ["fake"]}
     assert client.head("/livez").status_code == 200
-    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/health").json() == {"status": "ok", "models": ["fake"]}
     engine.alive = False
     for path in ("/livez", "/readyz", "/health"):
         assert_error(client.get(path), 503, "engine_dead")

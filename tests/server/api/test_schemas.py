@@ -166,9 +166,11 @@ def test_detect_takes_one_string() -> None:
         read_detect_fields({"q": ["a"]}, typed=True)
 
 
-def translation(count: int, reason: str = "eos", detected: Detection | None = None) -> Translation:
+def translation(
+    count: int, reason: str = "eos", detected: Detection | None = None, pivot: str | None = None
+) -> Translation:
     text = TextTranslation(("x", "y"), (-0.1234567, -2.0), reason)
-    return Translation((text,) * count, detected, count, 1, 1, {}, {})
+    return Translation((text,) * count, "en", "de", count, 1, 1, {}, {}, detected, pivot)
 
 
 def test_the_answer_has_the_callers_shape() -> None:
@@ -187,6 +189,12 @@ def test_the_answer_holds_what_was_asked_for() -> None:
         "scores": [[-0.123457, -2.0]],
         "finishReason": ["eos"],
     }
+
+
+def test_a_pivot_is_said_once_whatever_the_shape() -> None:
+    for fields in (REQUIRED, REQUIRED | {"q": ["a", "b"]}):
+        read = read_translate_fields(fields, typed=True)
+        assert translate_answer(read, translation(2, pivot="en"))["pivotLanguage"] == "en"
 
 
 def test_a_cut_translation_always_says_so() -> None:

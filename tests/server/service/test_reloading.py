@@ -18,7 +18,6 @@ from server.errors import (
     SettingError,
 )
 from server.service.admission import request_limits
-from server.service.languages import Detector
 from server.service.model import ServedModel
 from server.service.reloading import Reloader, ReloadOutcome, Serving
 from server.service.request import TranslationRequest
@@ -46,11 +45,15 @@ class Server:
         self.outcomes: list[ReloadOutcome] = []
         self.announced: list[str] = []
         self.reloader = Reloader(
-            self.serving, load, self.translator_of, self.announce, self.outcomes.append, finish_s
+            self.serving, load, self.translator_of, self.check, self.announce, self.outcomes.append, finish_s
         )
 
     def translator_of(self, model: ServedModel) -> Translator:
-        return Translator(model, request_limits(Settings(), model.manifest), Detector(), text_threads=1)
+        return Translator(model, request_limits(Settings(), model.manifest), text_threads=1)
+
+    def check(self, model: ServedModel) -> None:
+        if model.manifest.version == "unwanted":
+            raise SettingError("setting bundle: not beside the others")
 
     def announce(self, model: ServedModel) -> None:
         self.announced.append(model.manifest.version)
@@ -62,7 +65,7 @@ class Server:
     async def translate(self, name: str) -> str:
         request = TranslationRequest(name, ["Word."], "en", "de", time.monotonic() + 5)
         with self.serving.translator as translator:
-            return (await translator.translate(request)).texts[0].hypotheses[0]
+            return (await translator.translate(request, "en", "de")).texts[0].hypotheses[0]
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -145,6 +148,18 @@ def test_a_bundle_that_is_refused_changes_nothing(fault: Exception) -> None:
         assert await server.translate("a") == "WORD."
         assert (server.version, server.outcomes, server.announced) == ("1", ["refused"], [])
         assert not server.first.closed
+
+    run(test)
+
+
+def test_a_model_that_does_not_fit_the_others_is_refused_and_closed() -> None:
+    async def test() -> None:
+        new = Engine()
+        server = Server(lambda: served_model(new, version="unwanted"))
+        with pytest.raises(BundleRefusedError, match="not beside the others"):
+            await server.reloader.reload()
+        assert new.closed
+        assert (server.version, server.outcomes, server.announced) == ("1", ["refused"], [])
 
     run(test)
 

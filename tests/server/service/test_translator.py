@@ -12,10 +12,8 @@ from server.errors import (
     InferenceError,
     InvalidOptionError,
     QueueFullError,
-    UnsupportedLanguageError,
 )
 from server.service.admission import request_limits
-from server.service.languages import Detector
 from server.service.request import DecodingWishes, TranslationRequest
 from server.service.translator import Translator
 from server.settings import Settings
@@ -29,7 +27,7 @@ def request(*texts: str, timeout_s: float = 5.0, source: str = "en", **changes: 
 def run(engine: FakeEngine, test: Callable[[Translator], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         model = served_model(engine)
-        translator = Translator(model, request_limits(Settings(), model.manifest), Detector())
+        translator = Translator(model, request_limits(Settings(), model.manifest))
         try:
             return await test(translator)
         finally:
@@ -40,7 +38,8 @@ def run(engine: FakeEngine, test: Callable[[Translator], Awaitable[Any]]) -> Any
 
 def test_texts_come_back_in_order() -> None:
     translation = run(
-        FakeEngine(), lambda t: t.translate(request("One. Two.", "", "Three." + " And more." * 60))
+        FakeEngine(),
+        lambda t: t.translate(request("One. Two.", "", "Three." + " And more." * 60), "en", "de"),
     )
     assert [text.hypotheses[0] for text in translation.texts] == [
         "ONE. TWO.",
@@ -54,32 +53,20 @@ def test_texts_come_back_in_order() -> None:
 
 def test_nothing_to_translate_never_reaches_the_engine() -> None:
     engine = FakeEngine()
-    translation = run(engine, lambda t: t.translate(request("", " \n", "...")))
+    translation = run(engine, lambda t: t.translate(request("", " \n", "..."), "en", "de"))
     assert [text.hypotheses[0] for text in translation.texts] == ["", " \n", "..."]
     assert engine.submitted == []
 
 
-def test_auto_picks_a_served_source() -> None:
-    translation = run(FakeEngine(), lambda t: t.translate(request("Where is the station?", source="auto")))
-    assert translation.detected is not None
-    assert translation.detected.language == "en"
-    assert translation.detected.confidence > 90
-
-
-def test_a_direction_that_is_not_served_is_refused() -> None:
-    with pytest.raises(UnsupportedLanguageError):
-        run(FakeEngine(), lambda t: t.translate(request("x", source="de")))
-
-
 def test_a_full_queue_is_passed_on() -> None:
     with pytest.raises(QueueFullError):
-        run(FakeEngine(max_queue_sentences=1), lambda t: t.translate(request("one. two.")))
+        run(FakeEngine(max_queue_sentences=1), lambda t: t.translate(request("one. two."), "en", "de"))
 
 
 def test_a_passed_deadline_computes_nothing() -> None:
     engine = FakeEngine()
     with pytest.raises(DeadlineExceededError):
-        run(engine, lambda t: t.translate(request("one", timeout_s=-1.0)))
+        run(engine, lambda t: t.translate(request("one", timeout_s=-1.0), "en", "de"))
     assert engine.submitted == []
 
 
@@ -88,7 +75,7 @@ def test_an_engine_that_misses_the_deadline_is_not_waited_for() -> None:
     engine.gate.clear()
     started_s = time.monotonic()
     with pytest.raises(DeadlineExceededError):
-        run(engine, lambda t: t.translate(request("one", timeout_s=0.05)))
+        run(engine, lambda t: t.translate(request("one", timeout_s=0.05), "en", "de"))
     assert time.monotonic() - started_s < 2
     assert engine.aborted == ["r1"]
 
@@ -98,7 +85,7 @@ def test_cancelling_aborts_the_request() -> None:
     engine.gate.clear()
 
     async def cancel(translator: Translator) -> None:
-        task = asyncio.create_task(translator.translate(request("one. two.")))
+        task = asyncio.create_task(translator.translate(request("one. two."), "en", "de"))
         while not engine.waiting:
             await asyncio.sleep(0.001)
         assert translator.phase("r1") == "queued"
@@ -124,14 +111,14 @@ def test_one_failed_sentence_fails_its_request_and_aborts_the_rest() -> None:
 
     engine = Failing()
     with pytest.raises(InferenceError):
-        run(engine, lambda t: t.translate(request("one. two.")))
+        run(engine, lambda t: t.translate(request("one. two."), "en", "de"))
     assert engine.aborted == ["r1"]
 
 
 def test_options_reach_the_engine() -> None:
     engine = FakeEngine()
     wishes = DecodingWishes(beam_size=4, length_penalty=0.5, num_hypotheses=2, max_decoding_length=7)
-    translation = run(engine, lambda t: t.translate(request("one", wishes=wishes)))
+    translation = run(engine, lambda t: t.translate(request("one", wishes=wishes), "en", "de"))
     options = engine.submitted[0][2]
     assert (options.beam_size, options.length_penalty, options.num_hypotheses) == (4, 0.5, 2)
     assert options.max_decoding_length == 7
@@ -140,11 +127,13 @@ def test_options_reach_the_engine() -> None:
 
 def test_a_prefix_is_forced_and_returned() -> None:
     wishes = DecodingWishes(target_prefixes=("well then", ""))
-    translation = run(FakeEngine(), lambda t: t.translate(request("One. Two.", "One.", wishes=wishes)))
+    translation = run(
+        FakeEngine(), lambda t: t.translate(request("One. Two.", "One.", wishes=wishes), "en", "de")
+    )
     assert [text.hypotheses[0] for text in translation.texts] == ["WELL THEN ONE. TWO.", "ONE."]
 
 
 def test_a_prefix_that_is_too_long_is_refused() -> None:
     wishes = DecodingWishes(target_prefixes=("w " * 70,))
     with pytest.raises(InvalidOptionError, match="target_prefix has 70 tokens"):
-        run(FakeEngine(), lambda t: t.translate(request("One.", wishes=wishes)))
+        run(FakeEngine(), lambda t: t.translate(request("One.", wishes=wishes), "en", "de"))
