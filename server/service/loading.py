@@ -153,6 +153,8 @@ def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: Translati
     prefix = manifest.source_prefix(first.source, first.target)
     for number, golden in enumerate(manifest.golden, start=1):
         source = (*prefix, *tokenizer.encode(golden.source), *suffix)
+        if source != golden.source_ids:
+            raise _differs(number, "tokenised")
         options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
         try:
             (future,) = engine.submit(f"golden-{number}", [source], options)
@@ -160,10 +162,15 @@ def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: Translati
         except (DragomanError, TimeoutError) as error:
             raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
         if result.hypotheses[0].tokens != golden.target_ids:
-            raise BundleError(
-                MANIFEST_NAME,
-                f"golden sentence {number} is not translated as the bundle says; export it again",
-            )
+            raise _differs(number, "translated")
+        if tokenizer.decode(golden.target_ids) != golden.target:
+            raise _differs(number, "written")
+
+
+def _differs(number: int, what: str) -> BundleError:
+    return BundleError(
+        MANIFEST_NAME, f"golden sentence {number} is not {what} as the bundle says; export it again"
+    )
 
 
 def _solo_threads(workers: int, model: Architecture) -> int:
