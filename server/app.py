@@ -19,6 +19,7 @@ from server.api.lifecycle import Lifecycle
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from server.api.page import page_routes
 from server.api.status import status_routes
+from server.api.tracing import make_tracing
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
 from server.errors import DragomanError
 from server.metrics import Metrics
@@ -57,11 +58,12 @@ def create_app(
         `app.state.reload()` loads the bundle of the settings in its place.
 
     Raises:
-        SettingError: the file of API keys cannot be used.
+        SettingError: the file of API keys cannot be used, or OpenTelemetry is wanted and not installed.
     """
     metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
     lifecycle = Lifecycle(metrics)
     access = make_access(settings, metrics)
+    tracing = make_tracing(settings)
 
     detector = Detector()
 
@@ -97,7 +99,7 @@ def create_app(
         app.state.serving, app.state.reload = serving, reload
         endpoint = TranslateEndpoint(serving, lifecycle, timeout_s, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH, tracing)
         if settings.allowed_origins:
             shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
         app.shortcuts["POST", TRANSLATE_PATH] = shortcut
@@ -120,6 +122,8 @@ def create_app(
                 watch.cancel()
             await reloader.close(_CLOSE_TIMEOUT_S)
             await serving.close(_CLOSE_TIMEOUT_S)
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
     app = Application(
         title="dragoman",
@@ -138,7 +142,7 @@ def create_app(
         app.add_exception_handler(raised, handle_error)
     # Added last is outermost.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestMiddleware, metrics=metrics)
+    app.add_middleware(RequestMiddleware, metrics=metrics, tracing=tracing)
     if settings.allowed_origins:
         app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
     return app

@@ -82,7 +82,11 @@ def serve(flags: Mapping[str, Any]) -> int:
                 return fail(
                     EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
                 )
-        app = create_app(settings, model, metrics)
+        try:
+            app = create_app(settings, model, metrics)
+        except SettingError as error:
+            model.engine.close(_CLOSE_TIMEOUT_S)
+            return fail(EXIT_USAGE, str(error))
         del model  # a reload lets it go, and nothing else may hold it
         _run(settings, app, metrics, reloads, *listeners)
     return 0
