@@ -19,6 +19,7 @@ from server.api.lifecycle import Lifecycle
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from server.api.page import page_routes
 from server.api.status import status_routes
+from server.api.tracing import make_tracing
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
 from server.errors import DragomanError
 from server.metrics import Metrics
@@ -62,11 +63,12 @@ def create_app(
         `app.state.reload(name)` loads the bundle of one, or of all, in its place.
 
     Raises:
-        SettingError: the file of API keys cannot be used.
+        SettingError: the file of API keys cannot be used, or OpenTelemetry is wanted and not installed.
     """
     metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
     lifecycle = Lifecycle(metrics)
     access = make_access(settings, metrics)
+    tracing = make_tracing(settings)
 
     given = [models] if isinstance(models, ServedModel) else list(models)
     del models
@@ -108,7 +110,7 @@ def create_app(
         app.state.router, app.state.reload = router, reload
         endpoint = TranslateEndpoint(router, lifecycle, settings.request_timeout_s, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH)
+        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH, tracing)
         if settings.allowed_origins:
             shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
         app.shortcuts["POST", TRANSLATE_PATH] = shortcut
@@ -132,6 +134,8 @@ def create_app(
                 watch.cancel()
             await exchange.close(_CLOSE_TIMEOUT_S)
             await router.close(_CLOSE_TIMEOUT_S)
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
     app = Application(
         title="dragoman",
@@ -150,7 +154,7 @@ def create_app(
         app.add_exception_handler(raised, handle_error)
     # Added last is outermost.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestMiddleware, metrics=metrics)
+    app.add_middleware(RequestMiddleware, metrics=metrics, tracing=tracing)
     if settings.allowed_origins:
         app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
     return app

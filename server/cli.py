@@ -83,7 +83,12 @@ def serve(flags: Mapping[str, Any]) -> int:
                 return fail(
                     EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
                 )
-        app = create_app(settings, models, metrics)
+        try:
+            app = create_app(settings, models, metrics)
+        except SettingError as error:
+            for model in models:
+                model.engine.close(_CLOSE_TIMEOUT_S)
+            return fail(EXIT_USAGE, str(error))
         models.clear()  # a reload lets one go, and nothing else may hold it
         _run(settings, app, metrics, reloads, *listeners)
     return 0

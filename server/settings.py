@@ -88,6 +88,9 @@ class Settings(BaseSettings):
             by commas; `*` is any, None is none.
         admin_port: TCP port for operators on this machine; 0 takes a free one and logs it, None opens none.
         admin_host: address of the admin port; only this machine can reach either.
+        otel_endpoint: OTLP/HTTP address of an OpenTelemetry collector that gets spans, as
+            http://localhost:4318; None sends none. Needs the extra `otel`.
+        otel_sample_ratio: share of traces that begin here; those that clients begin are as the clients say.
         log_level: least severe level that is logged.
         commit: source revision shown in `dragoman_build_info`; set when an image is built.
     """
@@ -125,6 +128,8 @@ class Settings(BaseSettings):
     cors_origins: str | None = None
     admin_port: Annotated[int, Field(ge=0, le=65535)] | None = None
     admin_host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
+    otel_endpoint: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")] | None = None
+    otel_sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     commit: str = "unknown"
 

@@ -29,13 +29,15 @@ log = logging.getLogger("dragoman")
 
 _H11_MAX_INCOMPLETE_EVENT_BYTES = 16384
 _BACKLOG = 2048
+_WIRE_ALLOWANCE_BYTES = 65536
+_MIN_BREAKS, _BYTES_PER_BREAK = 8192, 16  # after 4096 chunks, each has to have 32 bytes on the wire
 _ABORT_AFTER_S = 1.0
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
 _RefusalHook = Callable[[int], None]
 
 
 def bounded_protocol(
-    header_timeout_s: float, body_timeout_s: float, on_refusal: _RefusalHook
+    header_timeout_s: float, body_timeout_s: float, max_body_bytes: int, on_refusal: _RefusalHook
 ) -> type[asyncio.Protocol]:
     """Make the protocol class that uvicorn creates for each connection.
 
@@ -44,15 +46,19 @@ def bounded_protocol(
             byte.
         body_timeout_s: how long its body may take, counted from the end of the headers; also how long the
             client may refuse to read an answer.
+        max_body_bytes: largest body that the application reads; what frames it may take a quarter of that.
         on_refusal: told the status of each request that never reached the application.
 
     Returns:
         A class; its instances are used on the event loop only.
     """
+    max_wire_bytes = max_body_bytes + max_body_bytes // 4 + _WIRE_ALLOWANCE_BYTES
 
     class BoundedProtocol(H11Protocol):
         """One connection whose client must keep moving."""
 
+        _wire_bytes = 0  # of the body so far
+        _wire_breaks = 0
         _waiting_for: str | None = None
         _timer: asyncio.TimerHandle | None = None
         _write_timer: asyncio.TimerHandle | None = None
@@ -99,8 +105,21 @@ def bounded_protocol(
             self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
 
         def data_received(self, data: bytes) -> None:
-            super().data_received(data)
+            if self._waiting_for == "body" and self._is_flood(data) and not self.transport.is_closing():
+                self._refuse(413, "the body is framed in too many bytes", "body_too_large")
+            if not self.transport.is_closing():
+                super().data_received(data)
             self._watch()
+
+        def _is_flood(self, data: bytes) -> bool:
+            """Tell whether a body's chunks are a few bytes each: the parser takes 10 us for every one."""
+            self._wire_bytes += len(data)
+            if self._wire_bytes > max_wire_bytes:
+                return True
+            if not any(name == b"transfer-encoding" for name, _ in self.headers):
+                return False
+            self._wire_breaks += data.count(b"\r\n")
+            return self._wire_breaks > _MIN_BREAKS and self._wire_breaks * _BYTES_PER_BREAK > self._wire_bytes
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
@@ -151,6 +170,7 @@ def bounded_protocol(
             if what == self._waiting_for:
                 return  # the clock runs for the whole of it; each byte does not start it anew
             self._waiting_for = what
+            self._wire_bytes = self._wire_breaks = 0
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
@@ -292,7 +312,9 @@ def _configure(
 ) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=bounded_protocol(settings.header_timeout_s, settings.body_timeout_s, on_refusal),
+        http=bounded_protocol(
+            settings.header_timeout_s, settings.body_timeout_s, settings.max_body_bytes, on_refusal
+        ),
         ws="none",
         loop="asyncio",
         lifespan=lifespan,

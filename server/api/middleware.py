@@ -19,6 +19,8 @@ from server.api.errors import (
     response_for,
 )
 from server.api.record import RequestRecord, attach, record_of
+from server.api.trace_context import read_traceparent
+from server.api.tracing import Tracing
 from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
 from server.metrics import Metrics
 
@@ -28,31 +30,36 @@ error_log = logging.getLogger("dragoman.error")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _FRAMINGS = (b"content-length", b"transfer-encoding")
 _MAX_HEADERS = 100
+_TRACED = ("/translate", "/detect")
 _MAX_HEADER_BYTES = 16384
 
 
 class RequestMiddleware:
     """Gives every request an id, a log line and its metrics; answers what nobody else caught."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, route: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, route: str | None = None, tracing: Tracing | None = None
+    ) -> None:
         """Wrap an application.
 
         Args:
             app: what is called.
             metrics: where requests are counted.
             route: template of the only route that `app` serves; None if a router in it finds one.
+            tracing: makes spans of translations; None makes none.
         """
         self._app = app
         self._metrics = metrics
         self._route = route
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id, fault = _read_headers(scope)
-        record = RequestRecord(request_id)
+        request_id, traceparent, fault = _read_headers(scope)
+        record = RequestRecord(request_id, traceparent)
         attach(scope, record)
 
         async def send_noted(message: Message) -> None:
@@ -103,6 +110,8 @@ class RequestMiddleware:
         if record.pair is not None:
             self._metrics.models.translated(record.pair)
         self._metrics.answered(route, scope["method"], status, duration_s, record.body_bytes)
+        if self._tracing is not None and route in _TRACED:
+            self._tracing.request_ended(record, scope["method"], route, status, reason)
         _log(scope["method"], route, status, reason, duration_s, record)
 
 
@@ -143,10 +152,10 @@ class BodyLimitMiddleware:
         return BodyTooLargeError(f"the body is larger than {self._max_body_bytes} bytes")
 
 
-def _read_headers(scope: Scope) -> tuple[str, DragomanError | None]:
-    """Find the request's id, or make one, and check size and number of the headers."""
+def _read_headers(scope: Scope) -> tuple[str, str | None, DragomanError | None]:
+    """Find the request's id, or make one, and its trace, and check size and number of the headers."""
     headers = scope["headers"]
-    request_id = None
+    request_id = traceparent = None
     # The parser's own limit holds for headers that arrive in parts, not for those that come in one read.
     size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     framings = set()
@@ -156,13 +165,15 @@ def _read_headers(scope: Scope) -> tuple[str, DragomanError | None]:
             framings.add(name)
         elif name == b"x-request-id" and request_id is None and _REQUEST_ID.fullmatch(value):
             request_id = str(value, "ascii")
+        elif name == b"traceparent" and traceparent is None:
+            traceparent = read_traceparent(value)
     fault: DragomanError | None = None
     if len(framings) > 1:
         # Two ways to find the body's end, and a proxy before us may choose the other one: request smuggling.
         fault = AmbiguousFramingError("Content-Length and Transfer-Encoding exclude each other")
     elif len(headers) > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
         fault = HeadersTooLargeError(f"more than {_MAX_HEADERS} headers or {_MAX_HEADER_BYTES} bytes of them")
-    return request_id or f"{random.getrandbits(64):016x}", fault
+    return request_id or f"{random.getrandbits(64):016x}", traceparent, fault
 
 
 def _number(value: bytes) -> int:
@@ -187,6 +198,8 @@ def _log(
         "code": status,
         "duration_ms": round(1000 * duration_s, 2),
     }
+    if r.traceparent is not None:
+        fields["traceparent"] = r.traceparent
     if reason is not None:
         fields["reason"] = reason
     if r.key is not None:

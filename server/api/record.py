@@ -14,6 +14,7 @@ class RequestRecord:
 
     Attributes:
         request_id: accepted from the client or made here; on every answer and log line.
+        traceparent: of the client, if it sent a good one; once traced, that of the request's own span.
         started_s: monotonic time at which its headers were parsed.
         body_bytes: bytes of the body read so far.
         status: status sent, 0 until then.
@@ -30,6 +31,7 @@ class RequestRecord:
     """
 
     request_id: str
+    traceparent: str | None = None
     started_s: float = field(default_factory=time.monotonic)
     body_bytes: int = 0
     status: int = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from server.api.access import Access
 from server.api.lifecycle import Lifecycle
@@ -117,7 +117,9 @@ def status_routes(
         return shown
 
     @routes.head("/metrics", include_in_schema=False)
-    @routes.get("/metrics", summary="Prometheus metrics", response_model=None)
+    @routes.get(
+        "/metrics", summary="Prometheus metrics", response_model=None, response_class=PlainTextResponse
+    )
     async def render_metrics() -> Response:
         """All series in Prometheus' text format."""
         metrics.refresh(router.stats(), router.stats_by_model())

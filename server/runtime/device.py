@@ -147,7 +147,7 @@ class OnnxDevice:
         """Load a small graph, once: on CUDA every session has handles and workspaces of its own."""
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        options.log_severity_level = 3
+        options.log_severity_level = 4
         return ort.InferenceSession(model, options, providers=self.providers)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceTensor:

@@ -329,7 +329,7 @@ def session_options(intra_op_threads: int, *, spin: bool = False) -> ort.Session
     options.intra_op_num_threads = intra_op_threads
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # an error is raised, too, and our log says it in one line of JSON
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")

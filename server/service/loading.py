@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
-from export.manifest import Architecture
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.cache_budget import largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
@@ -95,7 +94,7 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
     runtime = ModelRuntime.load(
         bundle,
         manifest,
-        solo_threads=_solo_threads(workers, manifest.architecture),
+        solo_threads=_solo_threads(workers, manifest),
         device=device,
         beam_widths=widths,
         shortlist=settings.shortlist,
@@ -192,6 +191,8 @@ def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: Translati
     prefix = manifest.source_prefix(first.source, first.target)
     for number, golden in enumerate(manifest.golden, start=1):
         source = (*prefix, *tokenizer.encode(golden.source), *suffix)
+        if source != golden.source_ids:
+            raise _differs(number, "tokenised")
         options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
         try:
             (future,) = engine.submit(f"golden-{number}", [source], options)
@@ -199,14 +200,20 @@ def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: Translati
         except (DragomanError, TimeoutError) as error:
             raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
         if result.hypotheses[0].tokens != golden.target_ids:
-            raise BundleError(
-                MANIFEST_NAME,
-                f"golden sentence {number} is not translated as the bundle says; export it again",
-            )
+            raise _differs(number, "translated")
+        if tokenizer.decode(golden.target_ids) != golden.target:
+            raise _differs(number, "written")
 
 
-def _solo_threads(workers: int, model: Architecture) -> int:
+def _differs(number: int, what: str) -> BundleError:
+    return BundleError(
+        MANIFEST_NAME, f"golden sentence {number} is not {what} as the bundle says; export it again"
+    )
+
+
+def _solo_threads(workers: int, manifest: Manifest) -> int:
     """Choose the threads of a worker that has the machine to itself."""
+    model = manifest.architecture
     layer = 6 * model.d_model**2 + 2 * model.d_model * model.decoder_ffn_dim  # keys of the source are there
     weights = model.decoder_layers * layer + model.d_model * model.vocab_size
     return min(workers, MAX_SOLO_THREADS) if weights >= SOLO_WEIGHTS else 1

@@ -81,6 +81,10 @@ CASES = [
     raw("4 multipart", b"--x\r\n", "unsupported_media_type", Content_Type="multipart/form-data; boundary=x"),
     Case("4 form", b"q=the+cat&source=en&target=de", ("ok",), FORM),
     raw("5 gzip", gzip.compress(VALID), "unsupported_media_type", Content_Encoding="gzip"),
+    *(
+        raw(f"5 {coding}", VALID, "unsupported_media_type", Content_Encoding=coding)
+        for coding in ("br", "zstd", "x")
+    ),
     raw("5 gzip bomb", gzip.compress(b" " * 20_000_000), "unsupported_media_type", Content_Encoding="gzip"),
     raw("6 UTF-16", VALID.decode().encode("utf-16"), "malformed"),
     raw("6 UTF-16 without mark", VALID.decode().encode("utf-16-le"), "malformed"),

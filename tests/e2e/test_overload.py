@@ -17,7 +17,7 @@ from server.load.connection import Target
 from server.load.generator import Generator, Plan
 from server.load.summary import percentile, summarise
 from server.load.texts import make_bodies
-from tests.server_process import RunningServer, command, serving
+from tests.server_process import RunningServer, command, serving, wait_for
 
 FIELDS = {"source": "en", "target": "de"}
 TEXTS = [
@@ -38,14 +38,20 @@ def load(server: RunningServer, plan: Plan, **fields: object) -> dict[str, Any]:
     return summarise(generator.samples, plan, plan.end_s)
 
 
+@contextmanager
+def slow_server(bundle: Path, directory: Path, **settings: object) -> Iterator[RunningServer]:
+    """A server whose capacity is that of its model, not of this machine: 16 rows, so many steps a second."""
+    switch = directory / "slow.on"
+    program = ("tests.faulty_server", "slow", switch, STEP_MS)
+    with serving(bundle, directory / "log", program, max_rows=16, **settings) as server:
+        switch.touch()
+        yield server
+
+
 @pytest.fixture
 def slow(tiny_bundle: Path, tmp_path: Path) -> Iterator[RunningServer]:
-    """A server whose capacity is that of its model, not of this machine: 16 rows, so many steps a second."""
-    switch = tmp_path / "slow.on"
-    program = ("tests.faulty_server", "slow", switch, STEP_MS)
-    settings = {"max_rows": 16, "max_queue_sentences": QUEUE, "request_timeout_s": DEADLINE_S}
-    with serving(tiny_bundle, tmp_path / "log", program, **settings) as server:
-        switch.touch()
+    settings = {"max_queue_sentences": QUEUE, "request_timeout_s": DEADLINE_S}
+    with slow_server(tiny_bundle, tmp_path, **settings) as server:
         yield server
 
 
@@ -88,6 +94,30 @@ def test_a_client_that_waits_as_it_is_told_is_served_in_the_end(slow: RunningSer
     found = load(slow, Plan(1.0, rate=2.5 * peak, retries=8, timeout_s=30))
     assert found["errors"] == {}
     assert found["retries"] > 10
+
+
+def test_short_requests_hardly_feel_a_document(tiny_bundle: Path, tmp_path: Path) -> None:
+    """20 short requests a second alone, and beside one of the largest requests there can be."""
+    plan = Plan(2.0, warm_s=0.2, rate=20, arrivals="fixed")
+    texts = [f"the cat sees {n} birds." for n in range(64)]
+    document = FIELDS | {"q": texts, "min_decoding_length": 120, "max_decoding_length": 120}
+    done: list[int] = []
+    with slow_server(tiny_bundle, tmp_path) as server:
+        alone = load(server, plan, max_decoding_length=8)
+
+        def send() -> None:
+            done.append(httpx.post(f"{server.url}/translate", json=document, timeout=60).status_code)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        wait_for(lambda: server.metrics()['dragoman_decode_slots{state="busy"}'] > 0)
+        beside = load(server, plan, max_decoding_length=8)
+        assert done == []  # it was there all the time
+        thread.join()
+    assert done == [200]
+    assert alone["errors"] == beside["errors"] == {}
+    print(alone["latency_ms"], beside["latency_ms"])
+    assert beside["latency_ms"]["p95"] <= 2 * alone["latency_ms"]["p95"] + 50  # a busy machine
 
 
 @contextmanager

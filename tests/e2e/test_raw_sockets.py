@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.server_process import RunningServer, serving
@@ -140,6 +141,32 @@ def test_pipelined_requests_are_answered_in_order(server: RunningServer) -> None
 def test_a_body_of_one_byte_chunks_is_read(server: RunningServer) -> None:
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"
     assert b" 200 " in exchange(server, post(chunks, b"Transfer-Encoding: chunked")).split(b"\r\n")[0]
+
+
+def test_a_flood_of_chunks_costs_little(server: RunningServer) -> None:
+    """A mebibyte in chunks of one byte, again and again, is refused for that."""
+    size = (1 << 20) - 200
+    body = BODY[:-1] + b',"x":"' + b" " * (size - len(BODY) - 7) + b'"}'
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    flood = post(chunks, b"Transfer-Encoding: chunked")
+    process = psutil.Process(server.process.pid)
+
+    def cpu_s() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    sizes, spent_s = [], []
+    for _ in range(4):
+        before_s = cpu_s()
+        answer = exchange(server, flood)
+        spent_s.append(cpu_s() - before_s)
+        sizes.append(process.memory_info().rss)
+        assert answer == b"" or answer[9:12] == b"413"  # closed while we were still sending, mostly
+        with server.connect() as other:
+            other.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"alive" in read_answer(other)
+    assert sizes[-1] - sizes[1] < 4 << 20
+    assert min(spent_s) < 0.5  # 2 s if all were read
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /li", b"GET /livez HTTP/1.1\r\nHost: x\r\n"])

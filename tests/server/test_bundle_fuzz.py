@@ -1,0 +1,96 @@
+"""Thousands of bundles damaged by chance: each is refused with one line, or translates as it should.
+
+A process does it, and this one watches: a crash of native code or a load that does not end is a failure with
+the seed that repeats it (`python -m tests.bundle_fuzzer BUNDLE SEED 1`).
+"""
+
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+WATCHDOG_S = 60.0  # a load takes 0.2 s
+
+
+def fuzz(bundle: Path, directory: Path, first: int, count: int) -> Counter[str]:
+    """Run so many seeds; gives how they ended.
+
+    Raises:
+        AssertionError: with the first seed that ended otherwise than it may.
+    """
+    copy = Path(shutil.copytree(bundle, directory / f"bundle-{first}"))
+    return watch(
+        [sys.executable, "-m", "tests.bundle_fuzzer", str(copy), str(first), str(count)], directory, count
+    )
+
+
+def watch(command: list[str], directory: Path, count: int) -> Counter[str]:
+    """Read what a process that damages bundles says."""
+    with (directory / "errors").open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    lines: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line.rstrip("\n"))
+        lines.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    ends: Counter[str] = Counter()
+    try:
+        while damage := lines.get(timeout=WATCHDOG_S):
+            end = lines.get(timeout=WATCHDOG_S)
+            assert end in ("refused", "same"), (
+                f"{damage}: {end or f'the process ended with {process.wait()}'}"
+            )
+            ends[end] += 1
+    except queue.Empty:
+        pytest.fail(f"{damage}: nothing came of it within {WATCHDOG_S:.0f} s")
+    finally:
+        process.kill()
+        process.wait()
+    assert sum(ends.values()) == count, (directory / "errors").read_text(errors="replace")[-2000:]
+    return ends
+
+
+def test_300_damaged_bundles_are_refused_or_harmless(tiny_bundle: Path, tmp_path: Path) -> None:
+    ends = fuzz(tiny_bundle, tmp_path, 0, 300)
+    assert ends["refused"] > 200
+    assert ends["same"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_10000_damaged_bundles_are_refused_or_harmless(tiny_bundle_int8: Path, tmp_path: Path) -> None:
+    ends = fuzz(tiny_bundle_int8, tmp_path, 1000, 10_000)
+    assert ends["refused"] > 7000
+    print(dict(ends))
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            "print('1 x\\nrefused\\n2 bytes', flush=True); os.kill(os.getpid(), 11)",
+            "2 bytes: the process ended with -11",
+        ),
+        ("print('1 x\\nother')", "1 x: other"),
+        ("print('1 x\\nraised MemoryError: ')", "1 x: raised"),
+        ("print('1 x\\nrefused')", "assert 1 == 2"),
+    ],
+)
+def test_the_watch_notices_what_goes_wrong(tmp_path: Path, program: str, said: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        watch([sys.executable, "-c", f"import os; {program}"], tmp_path, 2)
