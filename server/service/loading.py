@@ -4,8 +4,15 @@ import logging
 import time
 from pathlib import Path
 
-from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
-from export.manifest import Architecture
+from export.bundle import (
+    MANIFEST_NAME,
+    Architecture,
+    BundleError,
+    Manifest,
+    hash_file,
+    load_manifest,
+    verify_bundle,
+)
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.cache_budget import largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
