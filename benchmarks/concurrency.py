@@ -53,7 +53,9 @@ def serving(bundle: Path) -> Iterator[int]:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     command = [sys.executable, "-m", "dragoman", "serve", str(bundle), "--port", str(port)]
-    process = subprocess.Popen(command, env=os.environ | {"DRAGOMAN_LOG_LEVEL": "warning"})
+    process = subprocess.Popen(
+        command, env=os.environ | {"DRAGOMAN_LOG_LEVEL": "warning", "DRAGOMAN_CACHE_BYTES": "0"}
+    )
     try:
         while True:
             try:

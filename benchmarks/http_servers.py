@@ -37,14 +37,14 @@ class Server:
 
 
 def dragoman(model: Model, name: str = "dragoman", **settings: int) -> Server:
-    """Describe dragoman's server with its defaults.
+    """Describe dragoman's server with its defaults, but without its cache: the peers compute every sentence.
 
     Args:
         model: to serve.
         name: what tables call it.
         settings: of `server.settings.Settings`, in addition.
     """
-    chosen = {"log_level": "warning"} | settings
+    chosen = {"log_level": "warning", "cache_bytes": 0} | settings
     variables = {f"DRAGOMAN_{key.upper()}": str(value) for key, value in chosen.items()}
     return Server(name, ("-m", "dragoman", "serve", str(model.bundle)), variables)
 

@@ -32,6 +32,7 @@ from server.service.loading import load_model, load_models
 from server.service.model import ServedModel, check_together
 from server.service.reloading import Reloader, Serving
 from server.service.routing import Router
+from server.service.sentence_cache import SentenceCache
 from server.service.translator import Translator
 from server.settings import NO_PIVOT, Settings
 
@@ -73,8 +74,10 @@ def create_app(
     given = [models] if isinstance(models, ServedModel) else list(models)
     del models
 
+    cache = SentenceCache(settings.cache_bytes) if settings.cache_bytes else None
+
     def translator_of(model: ServedModel) -> Translator:
-        return Translator(model, request_limits(settings, model.manifest), settings.text_threads)
+        return Translator(model, request_limits(settings, model.manifest), settings.text_threads, cache)
 
     def announce(router: Router) -> None:
         router.find_routes()
@@ -121,6 +124,7 @@ def create_app(
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
         metrics.batch_max_sentences.set(settings.max_rows)
         metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
+        metrics.cache.watch(cache, settings.cache_bytes)
         announce(router)
         watches = [asyncio.create_task(_probe_event_loop(metrics))]
         if access is not None and access.keys is not None:

@@ -17,6 +17,7 @@ def serve(
     device: flags.Device = None,
     max_rows: flags.MaxRows = None,
     max_kv_cache_mib: flags.MaxKvCacheMib = None,
+    cache_bytes: flags.CacheBytes = None,
     beam_size: flags.DefaultBeamSize = None,
     shortlist: flags.Shortlist = None,
     pivot_language: flags.PivotLanguage = None,
@@ -41,6 +42,7 @@ def serve(
         "device": device,
         "max_rows": max_rows,
         "max_kv_cache_mib": max_kv_cache_mib,
+        "cache_bytes": cache_bytes,
         "default_beam_size": beam_size,
         "shortlist": shortlist,
         "pivot_language": pivot_language,
@@ -158,6 +160,8 @@ def bench_http(
 
     Latencies of an open loop count from the time at which a request was meant to be sent. Ctrl-C shows what
     there is.
+
+    The texts repeat: a server with a sentence cache answers most from it. Start it with --cache-bytes 0.
     """
     from server.bench_command import Job, bench
     from server.load.generator import Plan

@@ -72,6 +72,10 @@ MaxRows = Annotated[
 MaxKvCacheMib = Annotated[
     int | None, typer.Option(help="Memory for keys and values, in MiB.", show_default="2048")
 ]
+CacheBytes = Annotated[
+    int | None,
+    typer.Option(help="Memory for translated sentences, in bytes; 0 is none.", show_default="67108864"),
+]
 DefaultBeamSize = Annotated[
     int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
 ]

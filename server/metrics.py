@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from server.cache_metrics import CacheMetrics
 from server.engine.sequence import EndReason, EngineObserver, EngineStats
 from server.model_metrics import ModelMetrics, ModelObserver
 
@@ -154,6 +155,7 @@ class Metrics:
             _version("onnxruntime", "onnxruntime-gpu"),
         ).set(1)
         self.models = ModelMetrics(registry)
+        self.cache = CacheMetrics(registry)
         self._create_labels()
 
     def _create_labels(self) -> None:
@@ -288,6 +290,7 @@ class Metrics:
             by_model: of each, by the model's name.
         """
         self.models.refresh(by_model)
+        self.cache.refresh()
         self._queue_sentences.set(stats.queue_sentences)
         self._queue_tokens.set(stats.queue_tokens)
         self._queue_oldest.set(stats.queue_oldest_age_s)

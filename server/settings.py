@@ -60,6 +60,8 @@ class Settings(BaseSettings):
         shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
         max_kv_cache_mib: what the keys and values of all sentences in decoding, and a shortlist's columns
             beside them, may take; others wait for it. Several models get equal shares.
+        cache_bytes: memory for sentences that were translated, which are not computed again; 0 computes every
+            sentence.
         max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
             step back.
         max_queue_sentences: sentences that may wait for a model before requests are refused with 429.
@@ -106,6 +108,7 @@ class Settings(BaseSettings):
     max_rows: Positive = 32
     shortlist: bool = True
     max_kv_cache_mib: Positive = 2048
+    cache_bytes: Annotated[int, Field(ge=0)] = 64 << 20
     max_batch_tokens: Positive = 1024
     max_queue_sentences: Positive = 2048
     max_queue_tokens: Positive = 65536

@@ -13,6 +13,8 @@ if "CI" not in os.environ:
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Tests that send a sentence again want it computed again; those of the cache say so.
+os.environ.setdefault("DRAGOMAN_CACHE_BYTES", "0")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -13,7 +13,7 @@ from server.metrics import PREFLIGHT_ROUTE, Metrics
 
 _METHODS = ("GET", "HEAD", "POST")
 _REQUEST_HEADERS = ("Authorization", "Content-Type", "X-Request-ID", "X-Request-Timeout-Ms", "traceparent")
-_ANSWER_HEADERS = ("Retry-After", "Server-Timing", "X-Request-ID")
+_ANSWER_HEADERS = ("Retry-After", "Server-Timing", "X-Cache", "X-Request-ID")
 _REMEMBERED_S = 600
 
 

@@ -209,6 +209,8 @@ def _log(
     if r.pair is not None:
         source, target, pivot = r.pair
         fields |= {"source": source, "target": target, **({"pivot": pivot} if pivot else {})}
+    if r.cached is not None:
+        fields["cached"] = r.cached
     if r.texts:
         fields |= {
             "body_bytes": r.body_bytes,

@@ -26,6 +26,7 @@ class RequestRecord:
         source_tokens: tokens read.
         target_tokens: tokens written.
         pair: source and target language of a translation, and the language between them or nothing.
+        cached: sentences that were in the cache; None if it was not asked.
         finish_reasons: how many sentences ended for which reason.
         stages_s: seconds in each stage.
     """
@@ -43,6 +44,7 @@ class RequestRecord:
     source_tokens: int = 0
     target_tokens: int = 0
     pair: tuple[str, str, str] | None = None
+    cached: int | None = None
     finish_reasons: Mapping[str, int] = field(default_factory=dict)
     stages_s: dict[str, float] = field(default_factory=dict)
 

@@ -139,7 +139,7 @@ class TranslateEndpoint:
                 with access.spending(client, sum(map(len, job.texts))):
                     translation = await translated()
         _note(record, translation)
-        return _json(translate_answer(fields, translation), {"Server-Timing": _server_timing(record)})
+        return _json(translate_answer(fields, translation), _answer_headers(record))
 
     def _time(self, headers: Mapping[str, str]) -> float:
         """Seconds for a request: the client may ask for less than the server allows, never for more."""
@@ -230,8 +230,21 @@ def _note(record: RequestRecord, translation: Translation) -> None:
     record.source_tokens = translation.source_tokens
     record.target_tokens = translation.target_tokens
     record.finish_reasons = translation.finish_reasons
+    record.cached = translation.cached
     record.pair = translation.source, translation.target, translation.pivot or ""
     record.stages_s.update(translation.stages_s)
+
+
+def _answer_headers(record: RequestRecord) -> dict[str, str]:
+    """Say where the time went, and how many of the sentences were in the cache."""
+    timing = _server_timing(record)
+    if record.cached is None:
+        return {"Server-Timing": timing}
+    found = "miss" if not record.cached else "hit" if record.cached == record.sentences else "partial"
+    return {
+        "Server-Timing": f'{timing}, cache;desc="{record.cached}/{record.sentences}"',
+        "X-Cache": found,
+    }
 
 
 def _server_timing(record: RequestRecord) -> str:

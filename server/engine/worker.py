@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, InvalidStateError
 
@@ -160,6 +160,13 @@ class WorkerPool:
             for sequence in sequences:
                 sequence.aborted = True
         self._end(sequences, lambda _: AbortedError("the request was aborted"))
+
+    def extend(self, request_id: str, futures: Collection[Future[SequenceResult]], deadline_s: float) -> None:
+        """Try those of a request's sentences that have not ended until a later time."""
+        with self._changed:
+            for sequence in self._live.get(request_id, ()):
+                if sequence.future in futures:
+                    sequence.deadline_s = max(sequence.deadline_s, deadline_s)
 
     def decoding(self, request_id: str) -> bool:
         """Tell whether a sentence of a request has left the line and is being encoded or decoded."""

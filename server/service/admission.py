@@ -17,6 +17,7 @@ from server.settings import Settings
 # ends early.
 _DEFAULT_LENGTH_RATIO = 3
 _DEFAULT_LENGTH_EXTRA = 32
+_LENGTH_STEP = 8
 _REMEMBERED = 1024
 T = TypeVar("T")
 
@@ -131,14 +132,15 @@ def check_options(wishes: DecodingWishes, limits: RequestLimits) -> None:
 
 
 def choose_each(
-    wishes: DecodingWishes, limits: RequestLimits, longest_source: int, prefixes: Sequence[tuple[int, ...]]
+    wishes: DecodingWishes, limits: RequestLimits, lengths: Sequence[int], prefixes: Sequence[tuple[int, ...]]
 ) -> DecodingOptions | list[DecodingOptions]:
     """Turn wishes into the options of every sentence, or into those that all of them share.
 
     Args:
         wishes: what the client stated.
         limits: what is allowed.
-        longest_source: tokens of the request's longest sentence.
+        lengths: source tokens of each sentence. They count as the next multiple of 8, so that sentences about
+            as long share their options, whatever else is in their requests.
         prefixes: target ids that each sentence's translation begins with.
 
     Returns:
@@ -147,10 +149,22 @@ def choose_each(
     Raises:
         InvalidOptionError: an option is out of range; the message names it.
     """
-    options = choose_options(wishes, limits, longest_source, max(map(len, prefixes), default=0))
+    sizes = [
+        (-(-length // _LENGTH_STEP) * _LENGTH_STEP, len(prefix))
+        for length, prefix in zip(lengths, prefixes, strict=True)
+    ]
+    chosen = {size: choose_options(wishes, limits, *size) for size in set(sizes)}
     if not any(prefixes):
-        return options
-    return [replace(options, target_prefix=(*options.target_prefix, *prefix)) for prefix in prefixes]
+        return next(iter(chosen.values())) if len(chosen) == 1 else [chosen[size] for size in sizes]
+    return [
+        replace(chosen[size], target_prefix=(*chosen[size].target_prefix, *prefix))
+        for size, prefix in zip(sizes, prefixes, strict=True)
+    ]
+
+
+def is_repeatable(wishes: DecodingWishes) -> bool:
+    """Tell whether the same sentence would be translated to the same again."""
+    return wishes.seed is not None or not _samples(wishes)
 
 
 def choose_options(
@@ -164,8 +178,8 @@ def choose_options(
     Args:
         wishes: what the client stated.
         limits: what is allowed.
-        longest_source: tokens of the request's longest sentence.
-        prefix_tokens: tokens of the longest beginning that the request has for a translation.
+        longest_source: tokens of the sentence, or of the longest of several.
+        prefix_tokens: tokens of what its translation begins with.
 
     Returns:
         Options that the engine accepts.

@@ -1,6 +1,6 @@
 """What the service needs of a loaded model: the seam between text and token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,10 @@ class TranslationEngine(Protocol):
 
     def abort(self, request_id: str) -> None:
         """Drop whatever of a request has not ended yet."""
+        ...
+
+    def extend(self, request_id: str, futures: Collection[Future[SequenceResult]], deadline_s: float) -> None:
+        """Try those of a request's sentences that have not ended until a later time."""
         ...
 
     def decoding(self, request_id: str) -> bool:

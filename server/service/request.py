@@ -117,6 +117,7 @@ class Translation:
             sentences'.
         detected: the guess that `auto` was replaced by, or None.
         pivot: language between source and target, if two models translated.
+        cached: sentences that were in the cache; None if it was not asked.
     """
 
     texts: tuple[TextTranslation, ...]
@@ -129,6 +130,7 @@ class Translation:
     stages_s: Mapping[str, float]
     detected: Detection | None = None
     pivot: str | None = None
+    cached: int | None = None
 
 
 def through(middle: Translation, final: Translation) -> Translation:
@@ -155,4 +157,5 @@ def through(middle: Translation, final: Translation) -> Translation:
         finish_reasons=Counter(middle.finish_reasons) + Counter(final.finish_reasons),
         stages_s={stage: stage_s + final.stages_s[stage] for stage, stage_s in middle.stages_s.items()},
         pivot=middle.target,
+        cached=None if middle.cached is final.cached is None else (middle.cached or 0) + (final.cached or 0),
     )

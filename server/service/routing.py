@@ -11,7 +11,8 @@ from server.service.admission import check_texts
 from server.service.languages import AUTO, Detection, Detector, Directions
 from server.service.reloading import Serving, together
 from server.service.request import Translation, TranslationRequest, through
-from server.service.translator import Phase, Translator
+from server.service.runs import Phase
+from server.service.translator import Translator
 
 _DETECTION_CHARS = 2000
 

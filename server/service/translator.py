@@ -4,26 +4,21 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal, Self, TypeVar
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self, TypeVar
 
-from server.engine.sequence import DecodingOptions, SequenceResult
-from server.errors import DeadlineExceededError
-from server.service.admission import RequestLimits, check_options, choose_each
-from server.service.arrivals import Arrivals
-from server.service.document import Document, TextCodec
+from server.service.admission import RequestLimits, check_options, choose_each, is_repeatable
+from server.service.document import TextCodec
 from server.service.model import ServedModel
 from server.service.request import DecodingWishes, Translation, TranslationRequest
+from server.service.runs import Phase, Runs
+from server.service.sentence_cache import SentenceCache
 
 T = TypeVar("T")
-Phase = Literal["queued", "running"]
 
 # A short sentence is split and tokenised in 0.05 ms, less than handing it to a thread and back costs.
 _INLINE_CHARS = 400
-# The engine itself ends a sentence whose deadline has passed, between two steps. This much later we stop
-# waiting for it, in case a single run takes longer.
-_DEADLINE_GRACE_S = 0.25
 
 
 class Translator:
@@ -37,6 +32,7 @@ class Translator:
         model: ServedModel,
         limits: RequestLimits,
         text_threads: int = 2,
+        cache: SentenceCache | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Wire the parts; starts the threads for text.
@@ -45,6 +41,7 @@ class Translator:
             model: a loaded model.
             limits: of one request.
             text_threads: threads for long texts.
+            cache: of all models; None computes everything.
             clock: monotonic seconds.
         """
         self.model = model
@@ -52,8 +49,7 @@ class Translator:
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits)
         self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
         self._clock = clock
-        self._arrivals = Arrivals()
-        self._futures: dict[str, Sequence[Future[SequenceResult]]] = {}
+        self._runs = Runs(model, cache, clock)
         self._users = 0
         self._unused: asyncio.Event | None = None
 
@@ -126,9 +122,16 @@ class Translator:
             ),
         )
         tokenized_s = self._clock()
-        longest = max(map(len, document.sequences), default=0)
-        options = choose_each(request.wishes, self.limits, longest, document.target_prefixes)
-        results = await self._run(request, document, options)
+        lengths = [len(sequence) for sequence in document.sequences]
+        options = choose_each(request.wishes, self.limits, lengths, document.target_prefixes)
+        run = await self._runs.run(
+            request.request_id,
+            document.sequences,
+            options,
+            request.deadline_s,
+            repeatable=is_repeatable(request.wishes),
+        )
+        results = run.results
         decoded_s = self._clock()
         texts = await self._offload(
             size, lambda: self._codec.decode(document, results, request.wishes.num_hypotheses)
@@ -148,6 +151,7 @@ class Translator:
                 "decode": max((result.decode_s for result in results), default=0.0),
                 "detokenize": self._clock() - decoded_s,
             },
+            cached=run.cached,
         )
 
     async def warm_up(self) -> None:
@@ -164,9 +168,7 @@ class Translator:
         Returns:
             `running` once a sentence of it has left the queue.
         """
-        futures = self._futures.get(request_id, ())
-        started = any(future.done() for future in futures) or self.model.engine.decoding(request_id)
-        return "running" if started else "queued"
+        return self._runs.phase(request_id)
 
     def close(self) -> None:
         """Stop the threads for text; the engine is not touched."""
@@ -176,26 +178,3 @@ class Translator:
         if size <= _INLINE_CHARS:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    async def _run(
-        self,
-        request: TranslationRequest,
-        document: Document,
-        options: DecodingOptions | list[DecodingOptions],
-    ) -> list[SequenceResult]:
-        if not document.sequences:
-            return []
-        if self._clock() >= request.deadline_s:
-            raise DeadlineExceededError("the deadline passed before the text was read")
-        futures = self.model.engine.submit(
-            request.request_id, document.sequences, options, request.deadline_s
-        )
-        self._futures[request.request_id] = futures
-        try:
-            timeout_s = max(0.0, request.deadline_s - self._clock()) + _DEADLINE_GRACE_S
-            return await self._arrivals.wait(futures, timeout_s)
-        except BaseException:
-            self.model.engine.abort(request.request_id)
-            raise
-        finally:
-            self._futures.pop(request.request_id, None)

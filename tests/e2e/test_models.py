@@ -7,8 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import httpx
 import pytest
 
 from tests.factories import parallel_text, renamed
-from tests.server_process import RunningServer, command, free_port, serving
+from tests.server_process import RunningServer, command, free_port, serving, wait_for
 
 SENTENCES, TRANSLATIONS = parallel_text(12, seed=3)
 LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -67,13 +66,6 @@ def house(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield House(server, port, bundles)
 
 
-def wait_for(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    give_up_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < give_up_s
-        time.sleep(0.02)
-
-
 def test_every_pair_is_translated_by_its_own_model(house: House) -> None:
     there = house.translate(SENTENCES, "en", "de").json()
     assert set(there) == {"translatedText"}
@@ -100,6 +92,7 @@ def test_a_pair_without_a_model_goes_through_english_and_says_so(house: House) -
     assert answer["translatedText"] == house.translate(english, "en", "fr").json()["translatedText"]
     assert answer["translatedText"] != english
     assert house.value("dragoman_translations_total", source="de", target="fr", pivot="en") >= 1
+    wait_for(lambda: '"pivot"' in house.server.log.read_text())
     line = next(line for line in reversed(house.server.log.read_text().splitlines()) if '"pivot"' in line)
     logged = json.loads(line)
     assert (logged["source"], logged["target"], logged["pivot"]) == ("de", "fr", "en")

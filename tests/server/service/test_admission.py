@@ -1,11 +1,19 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from server.engine.sequence import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
 from server.service import admission
-from server.service.admission import RequestLimits, check_texts, check_tokens, choose_each, choose_options
+from server.service.admission import (
+    RequestLimits,
+    check_texts,
+    check_tokens,
+    choose_each,
+    choose_options,
+    is_repeatable,
+)
 from server.service.request import DecodingWishes
 
 LIMITS = RequestLimits(
@@ -80,14 +88,38 @@ def test_without_a_seed_every_request_has_its_own() -> None:
 def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
     multilingual = replace(LIMITS, target_prefix=(7,))
     prefixes = [(), (8, 9)]
-    found = choose_each(DecodingWishes(max_decoding_length=3), multilingual, 10, prefixes)
+    found = choose_each(DecodingWishes(max_decoding_length=3), multilingual, [10, 10], prefixes)
     assert isinstance(found, list)
     assert [one.target_prefix for one in found] == [(7,), (7, 8, 9)]
-    shared = choose_each(DecodingWishes(), multilingual, 10, [(), ()])
+    shared = choose_each(DecodingWishes(), multilingual, [9, 16], [(), ()])
     assert isinstance(shared, DecodingOptions)
     assert shared.target_prefix == (7,)
     with pytest.raises(InvalidOptionError, match="target_prefix has 2 tokens"):
-        choose_each(DecodingWishes(max_decoding_length=2), multilingual, 10, prefixes)
+        choose_each(DecodingWishes(max_decoding_length=2), multilingual, [10, 10], prefixes)
+
+
+def test_the_length_of_a_sentence_decides_and_not_that_of_its_neighbours() -> None:
+    found = choose_each(DecodingWishes(), LIMITS, [1, 8, 9, 20], [()] * 4)
+    assert isinstance(found, list)
+    assert [one.max_decoding_length for one in found] == [56, 56, 80, 100]
+    assert found[0] is found[1]
+    alone = choose_each(DecodingWishes(), LIMITS, [9], [()])
+    assert alone == found[2]
+    assert choose_each(DecodingWishes(), LIMITS, [], []) == []
+
+
+@pytest.mark.parametrize(
+    ("wishes", "repeatable"),
+    [
+        ({}, True),
+        ({"beam_size": 4}, True),
+        ({"sampling_topk": 0}, False),
+        ({"sampling_topk": 5, "seed": 1}, True),
+        ({"sampling_topk": 5, "sampling_temperature": 0}, True),
+    ],
+)
+def test_what_is_drawn_without_a_seed_is_not_repeatable(wishes: dict[str, Any], repeatable: bool) -> None:
+    assert is_repeatable(DecodingWishes(**wishes)) == repeatable
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from server.service.admission import RequestLimits, request_limits
-from server.service.languages import Detector
 from server.service.request import DecodingWishes, TranslationRequest
 from server.service.translator import Translator
 from server.settings import Settings
@@ -34,7 +33,7 @@ def limits() -> RequestLimits:
 
 def test_1000_random_batches(limits: RequestLimits) -> None:
     draw = random.Random(7)
-    translator = Translator(served_model(FakeEngine(max_queue_sentences=10**6)), limits, Detector())
+    translator = Translator(served_model(FakeEngine(max_queue_sentences=10**6)), limits)
     known: dict[tuple[str, int | None], tuple[str, str]] = {}
 
     async def translate(texts: list[str], longest: int | None) -> list[tuple[str, str]]:
@@ -42,7 +41,7 @@ def test_1000_random_batches(limits: RequestLimits) -> None:
         request = TranslationRequest(
             str(draw.random()), tuple(texts), "en", "de", time.monotonic() + 60, wishes
         )
-        translation = await translator.translate(request)
+        translation = await translator.translate(request, "en", "de")
         return [(text.hypotheses[0], text.finish_reason) for text in translation.texts]
 
     async def main() -> None:
