@@ -66,14 +66,15 @@ class Stack:
     """The server and Prometheus, brought up by compose under a name and on ports of their own."""
 
     def __init__(self, root: Path) -> None:
-        ports = free_port(), free_port()
-        self.url, self.prometheus = (f"http://127.0.0.1:{port}" for port in ports)
+        ports = free_port(), free_port(), free_port()
+        self.url, self.prometheus, self.nginx = (f"http://127.0.0.1:{port}" for port in ports)
         self._root = root
         self._environment = {
             **os.environ,
             "COMPOSE_PROJECT_NAME": f"dragoman-test-{os.getpid()}",
             "DRAGOMAN_PUBLISHED_PORT": str(ports[0]),
             "PROMETHEUS_PUBLISHED_PORT": str(ports[1]),
+            "NGINX_PUBLISHED_PORT": str(ports[2]),
         }
 
     def compose(self, *arguments: str) -> str:
@@ -91,10 +92,13 @@ class Stack:
 
     @property
     def container(self) -> str:
-        return self.compose("ps", "-q", "dragoman")
+        return self.container_of("dragoman")
 
-    def inspect(self) -> dict[str, Any]:
-        (found,) = json.loads(output(*DOCKER, "inspect", self.container))
+    def container_of(self, service: str) -> str:
+        return self.compose("ps", "-q", service)
+
+    def inspect(self, service: str = "dragoman") -> dict[str, Any]:
+        (found,) = json.loads(output(*DOCKER, "inspect", self.container_of(service)))
         return dict(found)
 
     def execute(self, code: str) -> str:
@@ -120,8 +124,9 @@ class Stack:
 def stack(repository: Path) -> Iterator[Stack]:
     stack = Stack(repository)
     try:
-        stack.compose("up", "-d", "--no-build", "dragoman", "prometheus")
+        stack.compose("up", "-d", "--no-build", "dragoman", "prometheus", "nginx")
         eventually(lambda: httpx.get(f"{stack.url}/readyz").status_code == 200, "the server is ready")
+        eventually(lambda: httpx.get(f"{stack.nginx}/languages").status_code == 200, "nginx reaches it")
         yield stack
     finally:
         print(stack.compose("logs", "--tail", "10", "dragoman"))  # shown if a test fails
@@ -135,6 +140,31 @@ def test_translates(stack: Stack) -> None:
 
 def test_the_engine_sees_it_healthy(stack: Stack) -> None:
     eventually(lambda: stack.inspect()["State"]["Health"]["Status"] == "healthy", "the health check passes")
+
+
+@pytest.mark.parametrize("service", ["dragoman", "nginx"])
+def test_has_no_rights(stack: Stack, service: str) -> None:
+    inspected = stack.inspect(service)
+    assert inspected["Config"]["User"] == "10001:10001"
+    assert inspected["HostConfig"]["ReadonlyRootfs"] is True
+    assert inspected["HostConfig"]["CapDrop"] == ["ALL"]
+    assert inspected["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
+    assert inspected["HostConfig"]["PidsLimit"] <= 256
+    (published,) = inspected["HostConfig"]["PortBindings"].values()
+    assert [binding["HostIp"] for binding in published] == ["127.0.0.1"]
+
+
+def test_clients_come_through_nginx(stack: Stack) -> None:
+    """What nginx does in detail is in `tests/e2e/test_nginx.py`; here it is the container's."""
+    fields = {"q": SENTENCES[0], "source": "en", "target": "de"}
+    through = httpx.post(f"{stack.nginx}/translate", json=fields, timeout=30)
+    assert (through.status_code, through.json()["translatedText"]) == (200, stack.translate(SENTENCES[0]))
+    for path in ("/metrics", "/readyz"):
+        assert httpx.get(f"{stack.nginx}{path}").json()["code"] == "not_found"
+    large = httpx.post(f"{stack.nginx}/translate", content=b" " * (2 << 20))
+    assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+    almost = httpx.post(f"{stack.nginx}/translate", json=fields | {"x": "y" * 900_000}, timeout=30)
+    assert almost.status_code == 200
 
 
 def test_runs_without_rights(stack: Stack) -> None:
