@@ -1,8 +1,8 @@
 """Keys and limits over a real socket: where a key may be, what is open, what is counted, what is logged."""
 
 import json
-import time
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
