@@ -89,7 +89,11 @@ def resident_bytes(server: RunningServer) -> int:
 @pytest.mark.slow
 def test_memory_stays_where_it_was(repository: Path, tmp_path: Path) -> None:
     with serving(
-        repository / "bundles" / "en-de", tmp_path / "log", workers=2, max_kv_cache_mib=256
+        repository / "bundles" / "en-de",
+        tmp_path / "log",
+        workers=2,
+        max_kv_cache_mib=256,
+        cache_bytes=1 << 20,  # full when the measurement begins
     ) as server:
         # Memory grows to what the largest requests need when they meet: let them do so.
         assert send(server, 160, seed=50, light=0) == {200, 400}
