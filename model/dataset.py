@@ -25,7 +25,9 @@ that an epoch keeps in memory of the whole corpus: 80 KB for 10 million pairs.""
 
 
 class Augmentation:
-    """Pairs with swapped names and numbers, or with typing errors in the source, drawn anew each epoch. Owned by the training thread.
+    """Pairs with swapped names and numbers, and pairs with a damaged source, drawn anew each epoch.
+
+    Owned by the training thread.
 
     Args:
         text: the corpus, in memory.

@@ -144,3 +144,13 @@ def test_copies_are_variants_of_pairs_with_a_number() -> None:
     assert len(set(new)) == 6
     assert all(re.fullmatch(rb"The train leaves at \d:\d\d on track .*\.", row) for row in new)
     assert rows(6) == rows(6)
+
+
+def test_noise_damages_sources_and_leaves_targets_alone() -> None:
+    text = ParallelText(SOURCES, TARGETS)
+    augment = Augment(copy_share=0, number_share=0, noise_share=1)
+    table = Augmentation(text, _Bytes(), augment, max_tokens=128).draw(np.random.default_rng(6))  # type: ignore[arg-type]
+    rows = range(len(table))
+    assert [bytes(table.targets.row(i).tolist()).decode() for i in rows] == TARGETS
+    damaged = [bytes(table.sources.row(i).tolist()).decode() for i in rows]
+    assert sum(new != old for new, old in zip(damaged, SOURCES, strict=True)) > len(SOURCES) / 2
