@@ -84,16 +84,22 @@ def train(
     seed: Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")] = None,
 ) -> None:
     """Train a model as a recipe says; the same command continues an interrupted run."""
+    from model.distributed import LostProcessError
     from model.trainer import Trainer
 
     directory = out or Path("runs") / recipe.stem
-    with _reported_errors():
+    trainer = None
+    with _reported_errors(LostProcessError):
         try:
-            chosen = Trainer(recipe, directory, device=device, seed=seed).run()
+            trainer = Trainer(recipe, directory, device=device, seed=seed)
+            chosen = trainer.run()
         except KeyboardInterrupt:
-            typer.echo("stopped; the same command goes on from here", err=True)
+            if trainer is None or trainer.processes.first:
+                typer.echo("stopped; the same command goes on from here", err=True)
             raise typer.Exit(130) from None
-    typer.echo(chosen)
+    trainer.processes.leave()
+    if trainer.processes.first:
+        typer.echo(chosen)
 
 
 @app.command(

@@ -19,7 +19,8 @@ class Batch:
         source_lengths: int64 [N].
         target_in: int64 [N, T], start token then the target, right-padded.
         target_out: int64 [N, T], the target then eos, right-padded.
-        target_tokens: number of entries of ``target_out`` that are not padding.
+        target_tokens: number of entries of ``target_out`` that are not padding; of the whole batch, if this
+            is one process's share of it.
     """
 
     source_ids: Tensor
@@ -73,18 +74,53 @@ def pad_rows(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
 
 
 def collate(
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
+    sources: Sequence[Sequence[int] | np.ndarray],
+    targets: Sequence[Sequence[int] | np.ndarray],
     *,
     pad_id: int,
     start_id: int,
     eos_id: int,
 ) -> Batch:
-    """Build a batch from pieces without special ids."""
+    """Build a batch from rows of ids (lists or arrays) without special ids."""
+    source_lengths = np.array([len(row) + 1 for row in sources])
+    width = max(len(row) + 1 for row in targets)
+    source_ids = np.full((len(sources), source_lengths.max()), pad_id, dtype=np.int64)
+    target_in, target_out = (np.full((len(targets), width), pad_id, dtype=np.int64) for _ in range(2))
+    for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        source_ids[i, : len(source)] = source
+        source_ids[i, len(source)] = eos_id
+        target_in[i, 0] = start_id
+        target_in[i, 1 : len(target) + 1] = target
+        target_out[i, : len(target)] = target
+        target_out[i, len(target)] = eos_id
     return Batch(
-        source_ids=pad_rows([[*row, eos_id] for row in sources], pad_id),
-        source_lengths=torch.tensor([len(row) + 1 for row in sources]),
-        target_in=pad_rows([[start_id, *row] for row in targets], pad_id),
-        target_out=pad_rows([[*row, eos_id] for row in targets], pad_id),
+        source_ids=torch.from_numpy(source_ids),
+        source_lengths=torch.from_numpy(source_lengths),
+        target_in=torch.from_numpy(target_in),
+        target_out=torch.from_numpy(target_out),
         target_tokens=sum(len(row) + 1 for row in targets),
+    )
+
+
+def take_share(batch: Batch, rank: int, count: int, pad_id: int) -> Batch:
+    """Take every ``count``-th sentence of a batch, from ``rank`` on, and no more padding than they need.
+
+    The shares of all ranks are the batch: sums over them are those of the batch. A rank that gets no sentence
+    gets one whose targets are all padding, so that it takes part in the backward pass and adds nothing.
+    """
+    if count == 1:
+        return batch
+    rows = slice(rank, None, count) if rank < batch.source_ids.shape[0] else slice(0, 1)
+    targets = batch.target_out[rows]
+    lengths = batch.source_lengths[rows]
+    sources = int(lengths.max())
+    width = int((targets != pad_id).sum(dim=1).max())
+    if rank >= batch.source_ids.shape[0]:
+        targets = torch.full_like(targets, pad_id)
+    return Batch(
+        source_ids=batch.source_ids[rows, :sources],
+        source_lengths=lengths,
+        target_in=batch.target_in[rows, :width],
+        target_out=targets[:, :width],
+        target_tokens=batch.target_tokens,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tqdm import tqdm
 
 
 class CorpusError(ValueError):
@@ -28,54 +31,87 @@ class ParallelText:
         return len(self.sources)
 
 
-def read_lines(path: Path) -> list[str]:
-    """Read one side, plain or gzip (by the name's end), strictly UTF-8; line ends and outer spaces removed.
+def iterate_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of one side, plain or gzip (by the name's end), strictly UTF-8, outer spaces removed.
 
     Raises:
         CorpusError: missing file, broken gzip, or a line that is not UTF-8.
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            raw = stream.read()
+            for number, line in enumerate(stream, start=1):
+                try:
+                    yield line.decode("utf-8").strip()
+                except UnicodeDecodeError as error:
+                    place = f"{path}:{number}"
+                    raise CorpusError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
     except FileNotFoundError:
         raise CorpusError(f"{path}: no such file") from None
     except (OSError, EOFError) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from None
-    lines = raw.split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    texts = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            texts.append(line.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line)") from None
-    return texts
 
 
-def read_parallel(sources: Sequence[Path], targets: Sequence[Path]) -> ParallelText:
-    """Read and check the files of both sides; several files a side are joined in order.
+def read_lines(path: Path) -> list[str]:
+    """Read all lines that ``iterate_lines`` yields.
 
     Raises:
-        CorpusError: nothing to read, numbers of files or lines differ, or a line is empty.
+        CorpusError: see there.
+    """
+    return list(iterate_lines(path))
+
+
+def iterate_parallel(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Yield sentences and their translations; several files a side are joined in order.
+
+    Raises:
+        CorpusError: nothing to read, numbers of files or lines differ, or a line is empty; raised when the
+            pairs before it have been yielded.
     """
     if not sources or len(sources) != len(targets):
         raise CorpusError(f"{len(sources)} source files but {len(targets)} target files: one each is needed")
-    text = ParallelText([], [])
-    for source_path, target_path in zip(sources, targets, strict=True):
-        source, target = read_lines(source_path), read_lines(target_path)
-        for path, lines in ((source_path, source), (target_path, target)):
-            if not lines:
-                raise CorpusError(f"{path}: empty file")
-            for number, line in enumerate(lines, start=1):
-                if not line:
+    for paths in zip(sources, targets, strict=True):
+        lines = [iterate_lines(path) for path in paths]
+        number = 0
+        for number, pair in enumerate(itertools.zip_longest(*lines), start=1):
+            for path, line in zip(paths, pair, strict=True):
+                if line == "":
                     raise CorpusError(f"{path}:{number}: empty line; remove it and its translation")
-        if len(source) != len(target):
-            short, lines = (source_path, source) if len(source) < len(target) else (target_path, target)
-            raise CorpusError(
-                f"line counts differ: {source_path} has {len(source)}, {target_path} has {len(target)}; "
-                f"{short} ends after line {len(lines)}"
-            )
-        text.sources.extend(source)
-        text.targets.extend(target)
+            source, target = pair
+            if source is None or target is None:
+                longest = number + sum(1 for _ in itertools.chain(*lines))
+                if number == 1:
+                    raise CorpusError(f"{paths[0] if source is None else paths[1]}: empty file")
+                counts = [number - 1 if line is None else longest for line in pair]
+                raise CorpusError(
+                    f"line counts differ: {paths[0]} has {counts[0]}, {paths[1]} has {counts[1]}; "
+                    f"{paths[0] if source is None else paths[1]} ends after line {number - 1}"
+                )
+            yield source, target
+        if not number:
+            raise CorpusError(f"{paths[0]}: empty file")
+
+
+def check_parallel(sources: Sequence[Path], targets: Sequence[Path], *, quiet: bool = True) -> int:
+    """Read the files of both sides once and count their pairs, without keeping them.
+
+    Raises:
+        CorpusError: see ``iterate_parallel``.
+    """
+    pairs = iterate_parallel(sources, targets)
+    bar = tqdm(
+        pairs, desc="checking the corpus", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True
+    )
+    return sum(1 for _ in bar)
+
+
+def read_parallel(sources: Sequence[Path], targets: Sequence[Path]) -> ParallelText:
+    """Read and check the files of both sides into memory.
+
+    Raises:
+        CorpusError: see ``iterate_parallel``.
+    """
+    text = ParallelText([], [])
+    for source, target in iterate_parallel(sources, targets):
+        text.sources.append(source)
+        text.targets.append(target)
     return text

@@ -1,10 +1,11 @@
-"""A tokenised corpus that hands out the batches of an epoch, the same ones for the same seed."""
+"""A tokenised corpus as training reads it: the batches of an epoch, the same ones for the same seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .augment import CopyAugmenter
 from .batching import Batch, batches_by_tokens, collate
@@ -12,44 +13,42 @@ from .checkpoint import SpecialTokens
 from .corpus import ParallelText
 from .noise import damage
 from .recipe import Augment
+from .token_table import Column, TokenTable
 from .tokenizer import Tokenizer
 
+POOL = 1 << 19
+"""Pairs that are sorted by length and cut into batches together: all, of a corpus that is not larger."""
 
-class TrainingSet:
-    """Training pairs as ids; pairs longer than ``max_tokens`` on a side are left out and counted."""
+BLOCK = 1 << 10
+"""Neighbouring pairs that stay in one pool when a larger corpus is shuffled. The order of the blocks is all
+that an epoch keeps in memory of the whole corpus: 80 KB for 10 million pairs."""
+
+
+class Augmentation:
+    """Pairs with swapped names and numbers, and pairs with a damaged source, drawn anew each epoch.
+
+    Owned by the training thread.
+
+    Args:
+        text: the corpus, in memory.
+        tokenizer: of the model.
+        augment: which share of it, see model/augment.py.
+        max_tokens: longer pairs are left out.
+    """
 
     def __init__(
-        self,
-        text: ParallelText,
-        tokenizer: Tokenizer,
-        special: SpecialTokens,
-        *,
-        max_tokens: int,
-        augment: Augment | None = None,
+        self, text: ParallelText, tokenizer: Tokenizer, augment: Augment, *, max_tokens: int
     ) -> None:
         self._text = text
         self._tokenizer = tokenizer
-        self._special = special
+        self._augment = augment
         self._max_tokens = max_tokens
-        self._augment = augment or Augment()
-        self._sources = tokenizer.encode_batch(text.sources)
-        self._targets = tokenizer.encode_target_batch(text.targets)
-        self._kept = [i for i in range(len(text)) if self._fits(self._sources[i], self._targets[i])]
-        self.left_out = len(text) - len(self._kept)
-        self.target_tokens = sum(len(self._targets[i]) + 1 for i in self._kept)
         self._augmenter: CopyAugmenter | None = None
-        if self._augment.copy_share or self._augment.number_share:
-            self._augmenter = CopyAugmenter(text.sources, text.targets, self._augment.number_words)
+        if augment.copy_share or augment.number_share:
+            self._augmenter = CopyAugmenter(text.sources, text.targets, augment.number_words)
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def _fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
-        return max(len(source), len(target)) < self._max_tokens
-
-    def _epoch_rows(self, rng: np.random.Generator) -> tuple[list[list[int]], list[list[int]]]:
-        sources = [self._sources[i] for i in self._kept]
-        targets = [self._targets[i] for i in self._kept]
+    def draw(self, rng: np.random.Generator) -> TokenTable:
+        """Draw the additional pairs of an epoch."""
         swapped: list[tuple[str, str]] = []
         candidates = [] if self._augmenter is None else self._augmenter.candidates
         for i, draw in zip(candidates, rng.random(len(candidates)), strict=True):
@@ -61,41 +60,116 @@ class TrainingSet:
                 # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
                 swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
         if self._augment.noise_share:
-            clean = [(self._text.sources[i], self._text.targets[i]) for i in self._kept] + swapped
+            clean = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
             draws = rng.random(len(clean))
             swapped += [
                 (damage(source, rng), target)
                 for (source, target), draw in zip(clean, draws, strict=True)
                 if draw < self._augment.noise_share
             ]
-        new_sources = self._tokenizer.encode_batch([source for source, _ in swapped])
-        new_targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
-        for source, target in zip(new_sources, new_targets, strict=True):
-            if self._fits(source, target):
-                sources.append(source)
-                targets.append(target)
-        return sources, targets
+        sources = self._tokenizer.encode_batch([source for source, _ in swapped])
+        targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
+        fitting = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, self._max_tokens)]
+        return table_of([source for source, _ in fitting], [target for _, target in fitting])
 
-    def epoch(self, seed: int, epoch: int, batch_tokens: int) -> Iterator[Batch]:
-        """Yield the batches of one epoch; order and augmentation depend on (seed, epoch) alone."""
+
+class TrainingSet:
+    """Owned by the training thread.
+
+    Args:
+        table: the pairs.
+        special: ids that are put around them.
+        augmentation: more pairs, each epoch others.
+        pool: pairs that are sorted together.
+    """
+
+    def __init__(
+        self,
+        table: TokenTable,
+        special: SpecialTokens,
+        augmentation: Augmentation | None = None,
+        *,
+        pool: int = POOL,
+    ) -> None:
+        self._table = table
+        self._special = special
+        self._augmentation = augmentation
+        self._pool = pool
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def epoch(self, seed: int, epoch: int, batch_tokens: int, *, skip: int = 0) -> Iterator[Batch]:
+        """Yield the batches of one epoch; order and augmentation depend on (seed, epoch) alone.
+
+        Args:
+            seed: of the run.
+            epoch: number of the epoch.
+            batch_tokens: see ``batches_by_tokens``.
+            skip: batches at the beginning that are not built, because they were used already.
+        """
         rng = np.random.default_rng([seed, epoch])
-        sources, targets = self._epoch_rows(rng)
-        source_lengths = np.array([len(row) + 1 for row in sources])
-        target_lengths = np.array([len(row) + 1 for row in targets])
-        for rows in batches_by_tokens(source_lengths, target_lengths, batch_tokens, rng):
-            yield self._collate([sources[i] for i in rows], [targets[i] for i in rows])
+        tables = [self._table]
+        if self._augmentation is not None:
+            tables.append(self._augmentation.draw(rng))
+        for pool in self._pools(sum(map(len, tables)), rng):
+            for rows in self._batches(tables, pool, batch_tokens, rng):
+                if skip:
+                    skip -= 1
+                else:
+                    yield self._collate(tables, rows)
+            self._table.release()
 
     def in_order(self, batch_tokens: int) -> Iterator[Batch]:
         """Yield every pair once, sorted by length, without augmentation; for validation."""
-        lengths = [
-            np.array([len(rows[i]) + 1 for i in self._kept]) for rows in (self._sources, self._targets)
-        ]
-        for batch in batches_by_tokens(lengths[0], lengths[1], batch_tokens, None):
-            indices = [self._kept[i] for i in batch]
-            yield self._collate([self._sources[i] for i in indices], [self._targets[i] for i in indices])
+        for rows in self._batches([self._table], np.arange(len(self._table)), batch_tokens, None):
+            yield self._collate([self._table], rows)
 
-    def _collate(self, sources: list[list[int]], targets: list[list[int]]) -> Batch:
-        special = self._special
+    def _pools(self, count: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        if count <= self._pool:
+            yield np.arange(count)
+            return
+        # Blocks in random order, a pool of them at a time; within a pool the batches are mixed again.
+        block = min(BLOCK, self._pool)
+        order = rng.permutation(-(-count // block))
+        for start in range(0, len(order), self._pool // block):
+            chosen = np.sort(order[start : start + self._pool // block])
+            rows = (chosen[:, None] * block + np.arange(block)).ravel()
+            yield rows[rows < count]
+
+    @staticmethod
+    def _batches(
+        tables: Sequence[TokenTable],
+        pool: NDArray[np.int64],
+        batch_tokens: int,
+        rng: np.random.Generator | None,
+    ) -> Iterator[NDArray[np.int64]]:
+        first = len(tables[0])
+        parts = [(tables[0], pool[pool < first])]
+        parts += [(table, pool[pool >= first] - first) for table in tables[1:]]
+        # With eos on both sides.
+        sources = np.concatenate([table.sources.lengths(rows) for table, rows in parts]) + 1
+        targets = np.concatenate([table.targets.lengths(rows) for table, rows in parts]) + 1
+        for chosen in batches_by_tokens(sources, targets, batch_tokens, rng):
+            yield pool[chosen]
+
+    def _collate(self, tables: Sequence[TokenTable], rows: NDArray[np.int64]) -> Batch:
+        special, first = self._special, len(tables[0])
+        places = [(tables[0], int(i)) if i < first else (tables[1], int(i) - first) for i in rows]
         return collate(
-            sources, targets, pad_id=special.pad_id, start_id=special.decoder_start_id, eos_id=special.eos_id
+            [table.sources.row(i) for table, i in places],
+            [table.targets.row(i) for table, i in places],
+            pad_id=special.pad_id,
+            start_id=special.decoder_start_id,
+            eos_id=special.eos_id,
         )
+
+
+def fits(source: Sequence[int], target: Sequence[int], max_tokens: int) -> bool:
+    """Tell whether a pair is short enough, with eos on both sides."""
+    return max(len(source), len(target)) < max_tokens
+
+
+def table_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TokenTable:
+    """Build a table in memory."""
+    return TokenTable(Column.of(sources), Column.of(targets))

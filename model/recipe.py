@@ -88,6 +88,7 @@ class Training(_Section):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    compile: bool = Field(default=False, description="run the model through torch.compile")
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves it to torch")
     validate_every: Annotated[int, Field(gt=0)] | Literal["epoch"] = Field(
         default=1000, description="updates between validations and checkpoints, or after each epoch"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -25,9 +26,12 @@ from .checkpoint import (
     write_directory,
 )
 from .config import TransformerConfig
-from .corpus import ParallelText
+from .corpus import check_parallel, iterate_lines
+from .distributed import Processes, random_states, restore_random_state
 from .optimizer import optimizer_tensors, restore_optimizer
 from .recipe import Recipe, RecipeError
+from .token_table import TokenTable
+from .tokenising import has_files_of, is_tokenised, made_from, tokenise
 from .tokenizer import Tokenizer
 from .transformer import Transformer
 from .vocabulary import train_sentencepiece
@@ -57,21 +61,29 @@ class Progress:
 
 
 class RunDirectory:
-    """Files of one run. Owned by the training thread.
+    """Files of one run; process 0 writes them. Owned by the training thread.
 
     Layout: ``checkpoint-NNNNNNN/`` (weights and everything needed to go on), ``best/`` and ``average/``
-    (weights), ``source.spm`` and ``target.spm``, ``metrics.jsonl``, ``tensorboard/``.
+    (weights), ``source.spm`` and ``target.spm``, ``tokens/`` (the corpus as ids), ``metrics.jsonl``,
+    ``tensorboard/``.
 
     Raises:
         RecipeError: ``training.initialise_from`` lies inside this run.
         CheckpointError: it is no checkpoint, or a damaged one.
+        CorpusError: the training text is broken; read through once, unless it is tokenised already.
     """
 
-    def __init__(self, path: Path, recipe: Recipe, recipe_text: str) -> None:
+    def __init__(
+        self, path: Path, recipe: Recipe, recipe_text: str, processes: Processes, *, quiet: bool
+    ) -> None:
         self.path = path
+        self._processes = processes
         self._recipe = recipe
         self._recipe_text = recipe_text
         self._start = self._read_start()
+        if processes.first and not has_files_of(path / "tokens", recipe.corpus):
+            # A broken corpus is found before anything is written.
+            check_parallel(recipe.corpus.train_source, recipe.corpus.train_target, quiet=quiet)
         path.mkdir(parents=True, exist_ok=True)
 
     def _read_start(self) -> Checkpoint | None:
@@ -101,35 +113,55 @@ class RunDirectory:
             return self._recipe.vocabulary.joint
         return not (self.path / "target.spm").exists()
 
-    def tokenizer(self, text: ParallelText, say: Callable[[str], None]) -> Tokenizer:
+    def tokenizer(self, say: Callable[[str], None]) -> Tokenizer:
         """Load the run's vocabulary; a new run copies that of ``initialise_from`` or learns one first."""
+        if self._processes.first:
+            self._provide_vocabulary(say)
+        self._processes.wait()
+        return Tokenizer.load(
+            self.path / "source.spm", None if self.joint_vocabulary else self.path / "target.spm"
+        )
+
+    def _provide_vocabulary(self, say: Callable[[str], None]) -> None:
         if self._start is not None:
             for name in _TOKENIZER_FILES:
                 (self.path / name).unlink(missing_ok=True)
                 if name == "source.spm" or not self._start.config.joint_vocabulary:
                     shutil.copyfile(self._start.directory / name, self.path / name)
         elif self._recipe.training.initialise_from is None:
-            self._learn_vocabulary(text, say)
-        return Tokenizer.load(
-            self.path / "source.spm", None if self.joint_vocabulary else self.path / "target.spm"
-        )
+            self._learn_vocabulary(say)
 
-    def _learn_vocabulary(self, text: ParallelText, say: Callable[[str], None]) -> None:
-        vocabulary = self._recipe.vocabulary
-        sides = {"source.spm": text.sources + text.targets if vocabulary.joint else text.sources}
+    def _learn_vocabulary(self, say: Callable[[str], None]) -> None:
+        vocabulary, corpus = self._recipe.vocabulary, self._recipe.corpus
+        sides = {"source.spm": [*corpus.train_source, *(corpus.train_target if vocabulary.joint else ())]}
         if not vocabulary.joint:
-            sides["target.spm"] = text.targets
-        for name, sentences in sides.items():
+            sides["target.spm"] = list(corpus.train_target)
+        for name, files in sides.items():
             if not (self.path / name).exists():
-                say(f"learning {vocabulary.size:,} pieces from {len(sentences):,} sentences")
+                say(f"learning {vocabulary.size:,} pieces from {', '.join(file.name for file in files)}")
                 train_sentencepiece(
-                    sentences,
+                    itertools.chain.from_iterable(map(iterate_lines, files)),
                     self.path / name,
                     vocab_size=vocabulary.size,
                     kind=vocabulary.kind,
                     character_coverage=vocabulary.character_coverage,
                     seed=self._recipe.training.seed,
                 )
+
+    def table(self, tokenizer: Tokenizer, max_tokens: int, *, quiet: bool) -> TokenTable:
+        """Map the training text as ids; process 0 tokenises it first if that was not done.
+
+        Raises:
+            CorpusError: the text is broken.
+        """
+        directory = self.path / "tokens"
+        files = [self.path / name for name in _TOKENIZER_FILES if (self.path / name).exists()]
+        if self._processes.first:
+            description = made_from(self._recipe.corpus, files, max_tokens)
+            if not is_tokenised(directory, description):
+                tokenise(self._recipe.corpus, tokenizer, directory, description, quiet=quiet)
+        self._processes.wait()
+        return TokenTable.open(directory)
 
     def write_model(
         self,
@@ -178,16 +210,27 @@ class RunDirectory:
         scaler: torch.amp.GradScaler,
         progress: Progress,
         metrics: Mapping[str, Any],
+        processes: Processes,
     ) -> None:
-        """Write everything needed to go on, then drop the oldest checkpoints."""
+        """Write everything needed to go on, then drop the oldest checkpoints.
+
+        Args:
+            model: the weights.
+            optimizer: and its state.
+            scaler: of fp16.
+            progress: ``kept`` is brought up to date in every process.
+            metrics: validation result, kept in ``config.json``.
+            processes: all of those that call this; the first writes.
+        """
         keep = self._recipe.training.keep_checkpoints
         name = f"checkpoint-{progress.update:07d}"
         names = [*(kept for kept in progress.kept if kept != name), name]
         progress.kept = names[-keep:]
+        if not processes.first:
+            random_states(processes)
+            return
         state = {f"optimizer.{key}": value for key, value in optimizer_tensors(optimizer).items()}
-        state["rng.cpu"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            state["rng.cuda"] = torch.cuda.get_rng_state()
+        state.update(random_states(processes))
         standing = json.dumps({"progress": asdict(progress), "scaler": scaler.state_dict()}, indent=1)
         extra = ({"training.safetensors": state}, {"state.json": standing})
         self.write_model(name, model, progress, metrics, extra)
@@ -214,17 +257,16 @@ class RunDirectory:
         state = read_tensors(directory / "training.safetensors")
         prefix = "optimizer."
         restore_optimizer(optimizer, {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
-        torch.set_rng_state(state["rng.cpu"])
-        if torch.cuda.is_available() and "rng.cuda" in state:
-            torch.cuda.set_rng_state(state["rng.cuda"])
         path = directory / "state.json"
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
             scaler.load_state_dict(saved["scaler"])
             known = Progress.__dataclass_fields__
-            return Progress(**{key: value for key, value in saved["progress"].items() if key in known})
+            progress = Progress(**{key: value for key, value in saved["progress"].items() if key in known})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged: {error}") from None
+        restore_random_state(self._processes, state, self._recipe.training.seed + progress.update)
+        return progress
 
 
 def _check_same_architecture(config: TransformerConfig, start: Checkpoint) -> None:

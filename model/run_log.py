@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
@@ -15,13 +15,18 @@ _RECORD_EVERY = 20
 
 
 class RunLog:
-    """Owned by the training thread; close it when done."""
+    """Owned by the training thread; close it when done. One process of a run keeps ``records``."""
 
-    def __init__(self, out: Path, *, update: int, max_updates: int, quiet: bool) -> None:
+    def __init__(
+        self, out: Path, *, update: int, max_updates: int, quiet: bool, records: bool = True
+    ) -> None:
         self._quiet = quiet
-        # On resume, TensorBoard drops what an interrupted run wrote after its last checkpoint.
-        self._board = SummaryWriter(str(out / "tensorboard"), purge_step=update + 1)
-        self._lines = (out / "metrics.jsonl").open("a", encoding="utf-8")
+        self._board: SummaryWriter | None = None
+        self._lines: TextIO | None = None
+        if records:
+            # On resume, TensorBoard drops what an interrupted run wrote after its last checkpoint.
+            self._board = SummaryWriter(str(out / "tensorboard"), purge_step=update + 1)
+            self._lines = (out / "metrics.jsonl").open("a", encoding="utf-8")
         self._bar: Any = tqdm(
             total=max_updates,
             initial=update,
@@ -37,8 +42,10 @@ class RunLog:
     def close(self) -> None:
         """Flush and close everything."""
         self._bar.close()
-        self._board.close()
-        self._lines.close()
+        if self._board is not None:
+            self._board.close()
+        if self._lines is not None:
+            self._lines.close()
 
     def say(self, message: str) -> None:
         """Print a line above the progress bar, on stderr."""
@@ -75,6 +82,8 @@ class RunLog:
 
     def record(self, kind: str, update: int, epoch: int, values: dict[str, Any]) -> None:
         """Write numbers to TensorBoard under ``kind/`` and everything to metrics.jsonl."""
+        if self._board is None or self._lines is None:
+            return
         for name, value in values.items():
             if isinstance(value, int | float):
                 self._board.add_scalar(f"{kind}/{name}", value, update)

@@ -13,27 +13,23 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from tqdm import tqdm
 
-from .batching import Batch
+from .batch_loss import BatchLoss
+from .batching import Batch, take_share
 from .checkpoint import SpecialTokens, average_tensors, load_model_tensors
 from .config import TransformerConfig
 from .corpus import read_parallel
-from .dataset import TrainingSet
-from .evaluation import translate
-from .loss import projected_cross_entropy
+from .dataset import Augmentation, TrainingSet, fits
+from .distributed import LostProcessError, Processes
 from .optimizer import build_optimizer
 from .recipe import Recipe, RecipeError, load_recipe
 from .run_directory import RunDirectory
 from .run_log import RunLog
 from .schedule import learning_rate_factor
-from .scoring import score
 from .tokenizer import Tokenizer
 from .transformer import Transformer
-
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+from .validation import Validation
 
 
 class Trainer:
@@ -63,75 +59,79 @@ class Trainer:
         quiet: bool = False,
     ) -> None:
         self.recipe: Recipe = load_recipe(recipe_file, seed=seed)
-        self.quiet = quiet
         training, corpus = self.recipe.training, self.recipe.corpus
         wanted = device or training.device
         if wanted == "auto":
             wanted = "cuda" if torch.cuda.is_available() else "cpu"
         if wanted == "cuda" and not torch.cuda.is_available():
             raise RecipeError(f"{recipe_file}: device is cuda, but torch sees none; use cpu or auto")
-        self.device = torch.device(wanted)
-        self.dev = read_parallel(corpus.dev_source, corpus.dev_target)
-        text = read_parallel(corpus.train_source, corpus.train_target)
+        self.processes = Processes.join(wanted)
+        self.quiet = quiet or not self.processes.first
+        self.device = torch.device(f"cuda:{self.processes.local_rank}" if wanted == "cuda" else wanted)
+        dev = read_parallel(corpus.dev_source, corpus.dev_target)
         if training.threads:
             torch.set_num_threads(training.threads)
         torch.manual_seed(training.seed)
-        self.run_directory = RunDirectory(out, self.recipe, recipe_file.read_text(encoding="utf-8"))
-        self.tokenizer = self.run_directory.tokenizer(text, self._say)
+        self.run_directory = RunDirectory(
+            out, self.recipe, recipe_file.read_text(encoding="utf-8"), self.processes, quiet=self.quiet
+        )
+        with self.processes.watched():
+            self.tokenizer = self.run_directory.tokenizer(self._say)
         self.special = SpecialTokens()
         self.config = build_config(
             self.recipe, self.tokenizer, recipe_file, joint=self.run_directory.joint_vocabulary
         )
-        self._say(f"tokenising {len(text):,} pairs")
         limit = min(corpus.max_tokens, self.config.max_positions)
-        self.data = TrainingSet(
-            text, self.tokenizer, self.special, max_tokens=limit, augment=self.recipe.augment
-        )
+        with self.processes.watched():
+            table = self.run_directory.table(self.tokenizer, limit, quiet=self.quiet)
+        self.data = TrainingSet(table, self.special, self._augmentation(limit))
         if not len(self.data):
             raise RecipeError(f"{recipe_file}: no training pair is shorter than {limit} tokens")
-        if self.data.left_out:
-            self._say(f"{self.data.left_out:,} pairs have {limit} tokens or more: left out")
+        if table.left_out:
+            self._say(f"{table.left_out:,} pairs have {limit} tokens or more: left out")
         positions = self.config.max_positions
-        self.dev_data = TrainingSet(self.dev, self.tokenizer, self.special, max_tokens=positions)
-        if self.dev_data.left_out:
+        rows = list(
+            zip(
+                self.tokenizer.encode_batch(dev.sources),
+                self.tokenizer.encode_target_batch(dev.targets),
+                strict=True,
+            )
+        )
+        too_long = sum(not fits(*pair, positions) for pair in rows)
+        if too_long:
             raise RecipeError(
-                f"{recipe_file}: {self.dev_data.left_out:,} dev pairs have {positions} tokens or more, "
+                f"{recipe_file}: {too_long:,} dev pairs have {positions} tokens or more, "
                 "the model's max_positions; remove them or raise it"
             )
+        self.validate = Validation(dev, rows, self.tokenizer, self.special, training, self.processes)
         self.model = Transformer(self.config).to(self.device)
         self.optimizer = build_optimizer(self.model, training)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "fp16")
         self.progress = self.run_directory.resume(self.model, self.optimizer, self.scaler)
-        if self.progress.update:
+        if not self.progress.update:
+            self.processes.seed(training.seed)  # after the weights, which are the same everywhere
+        else:
             self._say(f"resuming {out} after update {self.progress.update:,}")
-        self._stop = False
+        self.batch_loss = BatchLoss(
+            self.model,
+            precision=training.precision,
+            pad_id=self.special.pad_id,
+            compiled=training.compile,
+        )
+        with self.processes.watched():
+            self._shared_loss = self.processes.wrap(self.batch_loss)
+        self._stop = self._stop_agreed = self._averaged = False
+
+    def _augmentation(self, max_tokens: int) -> Augmentation | None:
+        augment, corpus = self.recipe.augment, self.recipe.corpus
+        if not augment.copy_share and not augment.number_share and not augment.noise_share:
+            return None
+        text = read_parallel(corpus.train_source, corpus.train_target)
+        return Augmentation(text, self.tokenizer, augment, max_tokens=max_tokens)
 
     def _say(self, message: str) -> None:
         if not self.quiet:
             tqdm.write(message, file=sys.stderr)
-
-    @contextlib.contextmanager
-    def _compute(self) -> Iterator[None]:
-        precision = self.recipe.training.precision
-        dtype = _AUTOCAST.get(precision, torch.bfloat16)
-        # torch's fused attention for CPUs is slow in the backward pass on short sequences: 40 % of an update
-        # at 9 tokens a sentence, against 10 % for the plain form.
-        plain = sdpa_kernel(SDPBackend.MATH) if self.device.type == "cpu" else contextlib.nullcontext()
-        with plain, torch.autocast(self.device.type, dtype=dtype, enabled=precision in _AUTOCAST):
-            yield
-
-    def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """Return the summed smoothed loss and the summed negative log-likelihood of a batch."""
-        lengths = batch.source_lengths.to(self.device)
-        memory = self.model.encode(batch.source_ids.to(self.device), lengths)
-        hidden = self.model.decode_hidden(batch.target_in.to(self.device), memory, lengths)
-        targets = batch.target_out.to(self.device)
-        real = targets != self.special.pad_id
-        dtype = _AUTOCAST.get(self.recipe.training.precision, torch.float32)
-        projection = self.model.projection
-        return projected_cross_entropy(
-            hidden[real].to(dtype), projection.weight, projection.bias, targets[real], smoothing
-        )
 
     def _update(self, batches: list[Batch]) -> tuple[float, float]:
         """Make one update; returns the loss a token and the gradient's norm before clipping."""
@@ -146,13 +146,19 @@ class Trainer:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * factor
+        processes, total = self.processes, 0.0
         tokens = sum(batch.target_tokens for batch in batches)
-        total = 0.0
-        for batch in batches:
-            with self._compute():
-                loss, _ = self._loss(batch, training.label_smoothing)
-            self.scaler.scale(loss / tokens).backward()
+        for index, batch in enumerate(batches):
+            share = take_share(batch, processes.rank, processes.count, self.special.pad_id)
+            last = index == len(batches) - 1
+            with contextlib.nullcontext() if last else processes.local(self._shared_loss):
+                loss, _ = self._shared_loss(share, training.label_smoothing)
+                # Gradients are averaged over the processes; the batch's are their sum.
+                self.scaler.scale(loss * (processes.count / tokens)).backward()
             total += float(loss.detach())
+        # Signals reach processes at different updates: all stop after the same one.
+        total, wishes = processes.add([total, float(self._stop)])
+        self._stop_agreed = wishes > 0
         self.scaler.unscale_(self.optimizer)
         limit = training.clip_norm or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
@@ -160,18 +166,19 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.update = number
+        self.progress.batches_done += len(batches)
         return total / tokens, norm
 
     def _updates(self) -> Iterator[tuple[list[Batch], bool]]:
         """Yield the batches of each update and whether they end the epoch, from where the run stands."""
         training, progress = self.recipe.training, self.progress
         while progress.epoch < training.max_epochs and progress.update < training.max_updates:
-            epoch = self.data.epoch(training.seed, progress.epoch, training.batch_tokens)
-            batches = itertools.islice(epoch, progress.batches_done, None)
+            batches = self.data.epoch(
+                training.seed, progress.epoch, training.batch_tokens, skip=progress.batches_done
+            )
             group = list(itertools.islice(batches, training.accumulate))
             while group and progress.update < training.max_updates:
                 following = list(itertools.islice(batches, training.accumulate))
-                progress.batches_done += len(group)
                 yield group, not following
                 group = following
             if not group:
@@ -185,13 +192,33 @@ class Trainer:
 
         Returns:
             Directory of the model to use: the best checkpoint, or the average of the last ones if better.
+
+        Raises:
+            LostProcessError: another process of the run is gone; what was trained is saved.
         """
+        try:
+            with self.processes.watched():
+                return self._run()
+        except LostProcessError as error:
+            # Weights change after the last exchange of an update, so they are whole.
+            saved = f"checkpoint-{self.progress.update:07d}" in self.progress.kept
+            if self.processes.first and self.progress.update and not saved and not self._averaged:
+                self.run_directory.save(
+                    self.model, self.optimizer, self.scaler, self.progress, {}, Processes()
+                )
+            raise LostProcessError(
+                f"{error}; {self.run_directory.path} holds a checkpoint, the same command goes on, with "
+                "any number of processes"
+            ) from None
+
+    def _run(self) -> Path:
         training, progress = self.recipe.training, self.progress
         log = RunLog(
             self.run_directory.path,
             update=progress.update,
             max_updates=training.max_updates,
             quiet=self.quiet,
+            records=self.processes.first,
         )
         self.model.train()
         validated = progress.update
@@ -206,7 +233,7 @@ class Trainer:
                     lr=self.optimizer.param_groups[0]["lr"],
                     grad_norm=norm,
                 )
-                if self._stop:
+                if self._stop_agreed:
                     self._save({})
                     raise KeyboardInterrupt
                 due = training.validate_every
@@ -220,26 +247,8 @@ class Trainer:
                 self._validate_and_save(log)
             return self._finish(log)
 
-    def validate(self) -> dict[str, Any]:
-        """Score the dev set: loss a token, BLEU and chrF of greedy translations."""
-        training = self.recipe.training
-        self.model.eval()
-        smoothed, total, tokens = 0.0, 0.0, 0
-        with torch.no_grad():
-            for batch in self.dev_data.in_order(training.batch_tokens):
-                with self._compute():
-                    losses = self._loss(batch, training.label_smoothing)
-                smoothed += float(losses[0])
-                total += float(losses[1])
-                tokens += batch.target_tokens
-        stride = max(1, len(self.dev) // (training.validate_sentences or len(self.dev)))
-        sources, references = self.dev.sources[::stride], self.dev.targets[::stride]
-        result = score(translate(self.model, self.tokenizer, sources, self.special), references)
-        self.model.train()
-        return {"loss": total / tokens, "smoothed_loss": smoothed / tokens, **result.as_dict()}
-
     def _validate_and_save(self, log: RunLog) -> None:
-        record = self.validate()
+        record = self.validate(self.batch_loss)
         log.record("valid", self.progress.update, self.progress.epoch, record)
         value = self._merit(record)
         better = self.progress.best is None or value > self.progress.best
@@ -248,7 +257,7 @@ class Trainer:
         else:
             self.progress.stale += 1
         self._save(record)
-        if better:
+        if better and self.processes.first:
             self.run_directory.write_model("best", self.model, self.progress, record)
         log.say(
             f"update {self.progress.update:,}: loss {record['loss']:.3f} BLEU {record['bleu']:.2f} "
@@ -261,7 +270,9 @@ class Trainer:
         return float(-record[metric] if metric.endswith("loss") else record[metric])
 
     def _save(self, metrics: dict[str, Any]) -> None:
-        self.run_directory.save(self.model, self.optimizer, self.scaler, self.progress, metrics)
+        self.run_directory.save(
+            self.model, self.optimizer, self.scaler, self.progress, metrics, self.processes
+        )
 
     def _finish(self, log: RunLog) -> Path:
         """Average the last checkpoints; the average is the result if it scores better than the best one."""
@@ -271,9 +282,13 @@ class Trainer:
         if len(names) < 2:
             return best
         files = [self.run_directory.path / name / "model.safetensors" for name in names]
+        self._averaged = True
+        self.processes.wait()  # until process 0 has written the last of them
         load_model_tensors(self.model, average_tensors(files), files[-1])
-        record = self.validate()
-        average = self.run_directory.write_model("average", self.model, self.progress, record)
+        record = self.validate(self.batch_loss)
+        average = self.run_directory.path / "average"
+        if self.processes.first:
+            self.run_directory.write_model("average", self.model, self.progress, record)
         log.record("average", self.progress.update, self.progress.epoch, record)
         log.say(
             f"average of {len(files)}: loss {record['loss']:.3f} BLEU {record['bleu']:.2f} "

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 import sentencepiece
 
+_SENTENCES = 4_000_000
+"""SentencePiece holds the text in memory: a random sample of so many sentences, if there are more."""
+
 VocabularyKind = Literal["unigram", "bpe", "word"]
 
 
@@ -58,6 +61,7 @@ def train_sentencepiece(
                 bos_id=2,
                 eos_id=3,
                 num_threads=1,
+                input_sentence_size=_SENTENCES,
                 minloglevel=2,
             )
     except RuntimeError as error:

@@ -3,9 +3,8 @@ import re
 import numpy as np
 
 from model.augment import CopyAugmenter
-from model.checkpoint import SpecialTokens
 from model.corpus import ParallelText
-from model.dataset import TrainingSet
+from model.dataset import Augmentation
 from model.recipe import Augment
 
 SOURCES = [
@@ -137,11 +136,21 @@ def test_copies_are_variants_of_pairs_with_a_number() -> None:
     def rows(copies: int) -> list[bytes]:
         augment = Augment(copy_share=0, number_share=1, copies=copies)
         text = ParallelText(SOURCES, TARGETS)
-        data = TrainingSet(text, _Bytes(), SpecialTokens(), max_tokens=128, augment=augment)  # type: ignore[arg-type]
-        return [bytes(row) for row in data._epoch_rows(np.random.default_rng(6))[0]]
+        table = Augmentation(text, _Bytes(), augment, max_tokens=128).draw(np.random.default_rng(6))  # type: ignore[arg-type]
+        return [bytes(table.sources.row(i).tolist()) for i in range(len(table))]
 
-    assert len(rows(1)) == len(SOURCES) + 1
-    new = rows(6)[len(SOURCES) :]
+    assert len(rows(1)) == 1
+    new = rows(6)
     assert len(set(new)) == 6
     assert all(re.fullmatch(rb"The train leaves at \d:\d\d on track .*\.", row) for row in new)
     assert rows(6) == rows(6)
+
+
+def test_noise_damages_sources_and_leaves_targets_alone() -> None:
+    text = ParallelText(SOURCES, TARGETS)
+    augment = Augment(copy_share=0, number_share=0, noise_share=1)
+    table = Augmentation(text, _Bytes(), augment, max_tokens=128).draw(np.random.default_rng(6))  # type: ignore[arg-type]
+    rows = range(len(table))
+    assert [bytes(table.targets.row(i).tolist()).decode() for i in rows] == TARGETS
+    damaged = [bytes(table.sources.row(i).tolist()).decode() for i in rows]
+    assert sum(new != old for new, old in zip(damaged, SOURCES, strict=True)) > len(SOURCES) / 2

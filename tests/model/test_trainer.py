@@ -96,7 +96,7 @@ def test_gradient_accumulation_equals_one_large_batch(recipe: Callable[..., Path
     trainer.model.load_state_dict(state)
     trainer.progress.update = 0
     tokens = sum(batch.target_tokens for batch in batches)
-    total = sum(trainer._loss(batch, 0.1)[0] for batch in batches) / tokens
+    total = sum(trainer.batch_loss(batch, 0.1)[0] for batch in batches) / tokens
     total.backward()
     torch.nn.utils.clip_grad_norm_(trainer.model.parameters(), 1.0)
     rate = trainer.optimizer.param_groups[0]["lr"]
@@ -166,14 +166,14 @@ def test_a_second_stage_keeps_the_architecture_and_has_its_own_directory(
 
 def test_validates_after_every_epoch_and_uses_all_of_it(recipe: Callable[..., Path], tmp_path: Path) -> None:
     file = recipe(
-        max_updates=100, max_epochs=3, validate_every="epoch", accumulate=4, stop_metric="smoothed_loss",
+        max_updates=100, max_epochs=3, validate_every="epoch", accumulate=7, stop_metric="smoothed_loss",
         keep_checkpoints=2, average_checkpoints=2,
     )  # fmt: skip
     trainer = Trainer(file, tmp_path / "run", quiet=True)
     epochs = [list(trainer.data.epoch(1, number, 400)) for number in range(3)]
     chosen = trainer.run()
-    ends = list(itertools.accumulate(-(-len(epoch) // 4) for epoch in epochs))  # what is left is an update
-    assert any(len(epoch) % 4 for epoch in epochs)
+    ends = list(itertools.accumulate(-(-len(epoch) // 7) for epoch in epochs))  # what is left is an update
+    assert any(len(epoch) % 7 for epoch in epochs)
     assert [update for kind, update in losses(tmp_path / "run") if kind == "valid"] == ends
     assert trainer.progress.kept == [f"checkpoint-{update:07d}" for update in ends[1:]]
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

@@ -1,0 +1,78 @@
+"""Turns the text of a corpus into a table of ids on disk, once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from .corpus import CorpusError, iterate_parallel
+from .dataset import fits
+from .recipe import Corpus
+from .token_table import TokenTableWriter, read_index
+from .tokenizer import Tokenizer
+
+_LINES = 1 << 14
+"""Pairs that are tokenised at a time."""
+
+
+def made_from(corpus: Corpus, tokenizer_files: list[Path], max_tokens: int) -> dict[str, Any]:
+    """Describe what a table depends on: names, sizes and times of the text files, vocabulary, limit."""
+    files = _files(corpus)
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in tokenizer_files]
+    return {"files": files, "tokenizer_sha256": hashes, "max_tokens": max_tokens}
+
+
+def _files(corpus: Corpus) -> list[list[str | int]]:
+    found: list[list[str | int]] = []
+    for path in (*corpus.train_source, *corpus.train_target):
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise CorpusError(f"{path}: cannot be read: {error.strerror}") from None
+        found.append([path.name, status.st_size, status.st_mtime_ns])
+    return found
+
+
+def has_files_of(directory: Path, corpus: Corpus) -> bool:
+    """Tell whether ``directory`` holds a table of these very text files, whatever the vocabulary was."""
+    index = read_index(directory)
+    return index is not None and index.get("made_from", {}).get("files") == _files(corpus)
+
+
+def is_tokenised(directory: Path, description: dict[str, Any]) -> bool:
+    """Tell whether ``directory`` holds the table of this corpus."""
+    index = read_index(directory)
+    return index is not None and index.get("made_from") == description
+
+
+def tokenise(
+    corpus: Corpus, tokenizer: Tokenizer, directory: Path, description: dict[str, Any], *, quiet: bool
+) -> None:
+    """Tokenise the training text into ``directory``, some thousand pairs in memory at a time.
+
+    Raises:
+        CorpusError: the text is broken.
+    """
+    max_tokens = description["max_tokens"]
+    writer = TokenTableWriter(directory, max(tokenizer.source_vocab_size, tokenizer.target_vocab_size))
+    left_out = 0
+    bar = tqdm(desc="tokenising", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True)
+    with bar:
+        for pairs in _chunks(iterate_parallel(corpus.train_source, corpus.train_target)):
+            sources = tokenizer.encode_batch([source for source, _ in pairs])
+            targets = tokenizer.encode_target_batch([target for _, target in pairs])
+            kept = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, max_tokens)]
+            writer.add([source for source, _ in kept], [target for _, target in kept])
+            left_out += len(pairs) - len(kept)
+            bar.update(len(pairs))
+    writer.finish(description, left_out)
+
+
+def _chunks(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    while chunk := list(itertools.islice(pairs, _LINES)):
+        yield chunk
