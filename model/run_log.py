@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,10 +24,12 @@ class RunLog:
         self._quiet = quiet
         self._board: SummaryWriter | None = None
         self._lines: TextIO | None = None
+        self._samples: TextIO | None = None
         if records:
             # On resume, TensorBoard drops what an interrupted run wrote after its last checkpoint.
             self._board = SummaryWriter(str(out / "tensorboard"), purge_step=update + 1)
             self._lines = (out / "metrics.jsonl").open("a", encoding="utf-8")
+            self._samples = (out / "samples.jsonl").open("a", encoding="utf-8")
         self._bar: Any = tqdm(
             total=max_updates,
             initial=update,
@@ -44,8 +47,9 @@ class RunLog:
         self._bar.close()
         if self._board is not None:
             self._board.close()
-        if self._lines is not None:
-            self._lines.close()
+        for lines in (self._lines, self._samples):
+            if lines is not None:
+                lines.close()
 
     def say(self, message: str) -> None:
         """Print a line above the progress bar, on stderr."""
@@ -89,3 +93,18 @@ class RunLog:
                 self._board.add_scalar(f"{kind}/{name}", value, update)
         self._lines.write(json.dumps({"kind": kind, "update": update, "epoch": epoch, **values}) + "\n")
         self._lines.flush()
+
+    def samples(self, update: int, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Write translations to TensorBoard and to samples.jsonl.
+
+        Args:
+            update: number of the update after which they were made.
+            samples: source, reference and translation of each.
+        """
+        if self._board is None or self._samples is None:
+            return
+        for number, (source, reference, translation) in enumerate(samples, start=1):
+            line = {"update": update, "source": source, "reference": reference, "translation": translation}
+            self._samples.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._board.add_text(f"samples/{number}", f"{source}\n\n{reference}\n\n{translation}", update)
+        self._samples.flush()

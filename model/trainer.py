@@ -26,6 +26,7 @@ from .optimizer import build_optimizer
 from .recipe import Recipe, RecipeError, load_recipe
 from .run_directory import RunDirectory
 from .run_log import RunLog
+from .run_page import write_run_page
 from .schedule import learning_rate_factor
 from .tokenizer import Tokenizer
 from .transformer import Transformer
@@ -245,11 +246,21 @@ class Trainer:
                         break
             if validated != progress.update:
                 self._validate_and_save(log)
-            return self._finish(log)
+            chosen = self._finish(log)
+            if self.processes.first:
+                log.say(f"the run as a page: {self._write_page(chosen)}")
+            return chosen
+
+    def _write_page(self, chosen: Path) -> Path:
+        sources = [source for source, _, _ in self.validate.samples]
+        return write_run_page(
+            self.run_directory.path, chosen, self.recipe, self.model, self.tokenizer, self.special, sources
+        )
 
     def _validate_and_save(self, log: RunLog) -> None:
         record = self.validate(self.batch_loss)
         log.record("valid", self.progress.update, self.progress.epoch, record)
+        log.samples(self.progress.update, self.validate.samples)
         value = self._merit(record)
         better = self.progress.best is None or value > self.progress.best
         if better:

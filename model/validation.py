@@ -18,9 +18,15 @@ from .recipe import Training
 from .scoring import score
 from .tokenizer import Tokenizer
 
+_SAMPLES = 6
+
 
 class Validation:
     """Loss a token, BLEU and chrF of greedy translations of the dev set. Owned by the training thread.
+
+    Attributes:
+        samples: source, reference and translation of some of the sentences, the same ones every time; empty
+            before the first call.
 
     Args:
         text: the dev set.
@@ -47,6 +53,7 @@ class Validation:
         self._processes = processes
         stride = max(1, len(text) // (training.validate_sentences or len(text)))
         self._sources, self._references = text.sources[::stride], text.targets[::stride]
+        self.samples: list[tuple[str, str, str]] = []
 
     def __call__(self, batch_loss: BatchLoss) -> dict[str, Any]:
         """Measure; the model is back in training mode afterwards. Every process gets the same numbers."""
@@ -61,7 +68,10 @@ class Validation:
                 total += float(losses[1])
                 tokens += batch.target_tokens
         smoothed, total = processes.add([smoothed, total])
-        result = score(self._translations(batch_loss), self._references)
+        translations = self._translations(batch_loss)
+        result = score(translations, self._references)
+        found = list(zip(self._sources, self._references, translations, strict=True))
+        self.samples = found[:: -(-len(found) // _SAMPLES)]
         batch_loss.train()
         return {"loss": total / tokens, "smoothed_loss": smoothed / tokens, **result.as_dict()}
 
