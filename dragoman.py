@@ -5,7 +5,7 @@ Every command imports what it needs in its own body: `dragoman serve` never load
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +35,7 @@ from export.flags import (
     parse_codes,
     parse_widths,
 )
+from model import flags as training
 from server import flags
 from server.commands import api_key, bench_http, reload, serve
 
@@ -57,10 +58,7 @@ def _examples(*commands: str) -> str:
 @contextlib.contextmanager
 def _reported_errors(*errors: type[Exception]) -> Iterator[None]:
     """Turn what a user can put right into one line on stderr and exit code 1; bugs keep their traceback."""
-    expected: tuple[type[Exception], ...] = (
-        ValueError,
-        *errors,
-    )  # recipes, corpora, checkpoints: ValueErrors
+    expected: tuple[type[Exception], ...] = (ValueError, *errors)  # of recipes, corpora and checkpoints
     try:
         yield
     except expected as error:
@@ -75,26 +73,22 @@ def _reported_errors(*errors: type[Exception]) -> Iterator[None]:
     )
 )
 def train(
-    recipe: Annotated[Path, typer.Argument(help="TOML file: corpus, vocabulary, model, training.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of the run; runs/NAME unless given. An unfinished run goes on."),
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; overrides the recipe.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")] = None,
+    recipe: training.RecipeFile,
+    out: training.RunPath = None,
+    device: training.TrainingDevice = None,
+    seed: training.TrainingSeed = None,
 ) -> None:
     """Train a model as a recipe says; the same command continues an interrupted run."""
     from model.distributed import LostProcessError
     from model.trainer import Trainer
 
     directory = out or Path("runs") / recipe.stem
-    trainer = None
     with _reported_errors(LostProcessError):
+        trainer = Trainer(recipe, directory, device=device, seed=seed)
         try:
-            trainer = Trainer(recipe, directory, device=device, seed=seed)
             chosen = trainer.run()
         except KeyboardInterrupt:
-            if trainer is None or trainer.processes.first:
+            if trainer.processes.first:
                 typer.echo("stopped; the same command goes on from here", err=True)
             raise typer.Exit(130) from None
     trainer.processes.leave()
@@ -104,58 +98,59 @@ def train(
 
 @app.command(
     epilog=_examples(
-        "dragoman evaluate bundles/en-de --source test.en --reference test.de",
         "dragoman evaluate bundles/en-de --source test.en.gz --reference test.de.gz --beam-size 4",
         "dragoman evaluate runs/tatoeba-en-de/best --source test.en --reference test.de",
+        "dragoman evaluate bundles/new --against bundles/old --robustness --source a.en --reference a.de",
     ),
 )
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A checkpoint (PyTorch) or a bundle (the server's engine).")],
-    source: Annotated[Path, typer.Option(help="Text to translate, one sentence a line, plain or .gz.")],
-    reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
-    beam_size: Annotated[int, typer.Option(min=1, help="1 is greedy; checkpoints decode greedily.")] = 1,
-    length_penalty: Annotated[float, typer.Option(help="Of beam search; 0 for none.")] = 1.0,
-    tokenize: Annotated[
-        str, typer.Option(help="sacreBLEU's tokeniser for BLEU; none for text that is tokenised.")
-    ] = "13a",
-    join_bpe: Annotated[
-        bool, typer.Option("--join-bpe", help="Join pieces that end in @@ before scoring.")
-    ] = False,
+    model: training.Model,
+    source: training.Source,
+    reference: training.Reference,
+    beam_size: training.BeamSize = 1,
+    length_penalty: training.LengthPenalty = 1.0,
+    tokenize: training.Tokenize = "13a",
+    join_bpe: training.JoinBpe = False,
+    against: training.Against = None,
+    robustness: training.Robustness = False,
 ) -> None:
-    """Score a checkpoint or a bundle: BLEU and chrF as JSON, with sacreBLEU's signatures."""
+    """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
     from export.bundle import BundleError
     from model.corpus import read_parallel
-    from model.scoring import check_tokenizer, joined, score
+    from model.evaluation_report import Evaluation
+    from model.scoring import check_tokenizer
     from server.errors import DragomanError
+    from server.service.offline import LineError
 
-    with _reported_errors(BundleError, DragomanError):
+    with _reported_errors(BundleError, DragomanError, LineError):
         check_tokenizer(tokenize)
-        text = read_parallel([source], [reference])
-        if (model / "manifest.json").exists():
-            from server.service.offline import translate_lines
-
-            hypotheses = translate_lines(
-                model, text.sources, beam_size=beam_size, length_penalty=length_penalty, split=False
-            )
-        else:
-            from model.checkpoint import load_checkpoint
-            from model.evaluation import translate as translate_greedily
-
-            if beam_size > 1:
-                raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
-            read = load_checkpoint(model)
-            hypotheses = translate_greedily(
-                read.model, read.tokenizer, text.sources, read.config.special_tokens
-            )
-        references = text.targets
-        if join_bpe:
-            hypotheses, references = joined(hypotheses), joined(references)
-        result = {
-            "model": str(model),
-            "beam_size": beam_size,
-            **score(hypotheses, references, tokenize=tokenize).as_dict(),
-        }
+        evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
+        translate = _translator(model, beam_size, length_penalty)
+        lines = evaluation.translations(translate)
+        result = {"model": str(model), "beam_size": beam_size, **evaluation.scores(lines)}
+        if robustness:
+            result["robustness"] = evaluation.robustness(translate, lines)
+        if against is not None:
+            theirs = evaluation.translations(_translator(against, beam_size, length_penalty))
+            result["against"] = {"model": str(against), **evaluation.comparison(lines, theirs)}
     typer.echo(json.dumps(result, indent=1))
+
+
+def _translator(model: Path, beam_size: int, length_penalty: float) -> Callable[[Sequence[str]], list[str]]:
+    """Load a checkpoint, or take a bundle, and return what translates lines with it."""
+    if (model / "manifest.json").exists():
+        from server.service.offline import translate_lines
+
+        return lambda lines: translate_lines(
+            model, lines, beam_size=beam_size, length_penalty=length_penalty, split=False
+        )
+    from model.checkpoint import load_checkpoint
+    from model.evaluation import translate
+
+    if beam_size > 1:
+        raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
+    read = load_checkpoint(model)
+    return lambda lines: translate(read.model, read.tokenizer, lines, read.config.special_tokens)
 
 
 @app.command(

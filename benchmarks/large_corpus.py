@@ -22,6 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from model.recipe import load_recipe
+from model.token_table import TokenTableWriter
+from model.tokenising import made_from
+from model.tokenizer import Tokenizer
+
 _CHUNK = 100_000
 _WORDS = 8_000
 _FEW = 1_000
@@ -73,6 +78,37 @@ def write_corpus(folder: Path, pairs: int) -> None:
                 target.write("".join(f"{line}\n" for line in reversed(lines)))
 
 
+def write_ids(folder: Path, pairs: int) -> None:
+    """Put random ids where the run would put those of its text: a corpus of any size within seconds.
+
+    Takes the vocabulary of the small run, which must have ended.
+    """
+    run = folder / "run-many"
+    run.mkdir(parents=True)
+    shutil.copyfile(folder / "run-few" / "source.spm", run / "source.spm")
+    recipe = load_recipe(folder / "many.toml")
+    vocabulary = Tokenizer.load(run / "source.spm").source_vocab_size
+    rng = np.random.default_rng(0)
+    # An empty table first, for its index; then its columns, chunk by chunk.
+    writer = TokenTableWriter(run / "tokens", vocabulary)
+    writer.finish(made_from(recipe.corpus, [run / "source.spm"], 64), left_out=0)
+    index = json.loads((run / "tokens" / "index.json").read_text())
+    for side in ("source", "target"):
+        tokens = 0
+        with (
+            (run / "tokens" / f"{side}.ids").open("wb") as ids,
+            (run / "tokens" / f"{side}.offsets").open("ab") as offsets,
+        ):
+            for start in range(0, pairs, _CHUNK):
+                lengths = rng.integers(4, 19, min(_CHUNK, pairs - start))
+                ids.write(rng.integers(4, vocabulary, lengths.sum()).astype("<u2").tobytes())
+                offsets.write((lengths.cumsum() + tokens).astype("<u8").tobytes())
+                tokens += int(lengths.sum())
+        index[f"{side}_tokens"] = tokens
+    index["rows"] = pairs
+    (run / "tokens" / "index.json").write_text(json.dumps(index))
+
+
 def measure(folder: Path, name: str, run: Path, updates: int) -> dict[str, float]:
     """Train in a process of its own, up to ``updates``.
 
@@ -112,26 +148,32 @@ def _peak_kib(process_id: int) -> int:
     return int(found[1]) if found else 0
 
 
-def compare(folder: Path, pairs: int, updates: int) -> dict[str, Any]:
+def compare(folder: Path, pairs: int, updates: int, *, ids_only: bool = False) -> dict[str, Any]:
     """Write the corpus if it is not there, train on little and on all of it, tell the difference.
 
     Args:
         folder: for corpus and runs.
         pairs: of the large corpus.
         updates: of each run.
+        ids_only: do not go through the text of the large corpus; see ``write_ids``.
     """
-    mark = folder / f"{pairs}.written"
+    mark = folder / (f"{pairs}.ids-only" if ids_only else f"{pairs}.written")
     if not mark.exists():
         print(f"writing {pairs:,} pairs to {folder}", file=sys.stderr)
-        write_corpus(folder, pairs)
+        write_corpus(folder, _FEW if ids_only else pairs)
         mark.touch()
     few, many = folder / "run-few", folder / "run-many"
     shutil.rmtree(few, ignore_errors=True)
     little = measure(folder, "few", few, updates)
     shutil.rmtree(many, ignore_errors=True)
-    untokenised = measure(folder, "many", many, updates)
-    for old in [*many.glob("checkpoint-*"), many / "best"]:
-        shutil.rmtree(old)
+    untokenised = None
+    if ids_only:
+        (folder / "many.toml").write_text((folder / "few.toml").read_text().replace("few.", "many."))
+        write_ids(folder, pairs)
+    else:
+        untokenised = measure(folder, "many", many, updates)
+        for old in [*many.glob("checkpoint-*"), many / "best"]:
+            shutil.rmtree(old)
     tokenised = measure(folder, "many", many, updates)
     return {
         "pairs": pairs,
@@ -151,8 +193,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--folder", type=Path, required=True, help="for corpus and runs; some GB for 10 million"
     )
+    parser.add_argument("--ids-only", action="store_true", help="random ids instead of tokenised text")
     chosen = parser.parse_args(arguments)
-    print(json.dumps(compare(chosen.folder, chosen.pairs, chosen.updates), indent=1))
+    found = compare(chosen.folder, chosen.pairs, chosen.updates, ids_only=chosen.ids_only)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,26 @@ def damage(text: str, rng: np.random.Generator) -> str:
     return _other_case(text, rng)
 
 
+def mistyped(text: str, rng: np.random.Generator) -> str:
+    """Mistype one word, and one more for every eight words there are."""
+    return _mistyped(text, rng)
+
+
+def in_lower_case(text: str) -> str:
+    """Write everything in small letters."""
+    return text.lower()
+
+
+def in_capitals(text: str) -> str:
+    """Write everything in capitals."""
+    return text.upper()
+
+
+def without_punctuation(text: str) -> str:
+    """Leave out apostrophes, commas and what ends the sentence; a text of nothing else stays."""
+    return _END.sub("", _APOSTROPHES.sub("", text).replace(",", "")) or text
+
+
 def _other_case(text: str, rng: np.random.Generator) -> str:
     draw = rng.random()
     if draw < 0.25:

@@ -3,8 +3,11 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import dragoman
@@ -39,6 +42,55 @@ def test_a_bundle_is_scored_with_beam_search_too(tiny_bundle_int8: Path, text: t
     report = evaluate(tiny_bundle_int8, text, "--beam-size", "4")
     assert report["beam_size"] == 4
     assert float(str(report["bleu"])) > 50
+
+
+def test_scores_by_length_add_up_and_ter_is_signed(tiny_checkpoint: Path, text: tuple[Path, Path]) -> None:
+    report = evaluate(tiny_checkpoint, text)
+    buckets: Any = report["by_length"]
+    assert sum(bucket["sentences"] for bucket in buckets) == 60
+    assert [bucket["words"] for bucket in buckets] == ["0-5", "6-10", "11-15", "16-25"][: len(buckets)]
+    assert min(b["bleu"] for b in buckets) <= float(str(report["bleu"])) <= max(b["bleu"] for b in buckets)
+    assert float(str(report["ter"])) >= 0
+    assert "|tok:tercom" in str(report["ter_signature"])
+
+
+def test_noise_costs_something_and_is_the_same_every_time(
+    tiny_checkpoint: Path, text: tuple[Path, Path]
+) -> None:
+    reports: Any = [evaluate(tiny_checkpoint, text, "--robustness") for _ in range(2)]
+    assert reports[0] == reports[1]
+    found = reports[0]["robustness"]
+    assert list(found) == ["typos", "lower case", "capitals", "no punctuation"]
+    assert found["capitals"]["changed_sentences"] == 60
+    assert found["capitals"]["bleu_lost"] > 10  # it has never seen a capital
+    for kind in found.values():
+        assert kind["bleu"] + kind["bleu_lost"] == pytest.approx(reports[0]["bleu"])
+
+
+def test_another_system_is_compared_by_resampling(
+    tiny_checkpoint: Path, tiny_bundle: Path, tmp_path: Path, text: tuple[Path, Path]
+) -> None:
+    same: Any = evaluate(tiny_checkpoint, text, "--against", str(tiny_bundle))["against"]
+    assert same["model"] == str(tiny_bundle)
+    assert same["bleu"]["difference"] == 0
+    assert same["bleu"]["p_value"] == 1.0
+    worse = tmp_path / "worse"
+    shutil.copytree(tiny_checkpoint, worse)
+    weights = load_file(worse / "model.safetensors")
+    noise = torch.Generator().manual_seed(0)
+    damaged = {
+        name: tensor + 0.2 * torch.randn(tensor.shape, generator=noise) for name, tensor in weights.items()
+    }
+    save_file(damaged, worse / "model.safetensors")
+    better: Any = evaluate(tiny_checkpoint, text, "--against", str(worse))
+    for metric in ("bleu", "chrf"):
+        found = better["against"][metric]
+        assert found["ours"] == better[metric]
+        assert found["difference"] == pytest.approx(found["ours"] - found["theirs"], abs=0.011)
+        assert found["difference"] > 0
+        assert found["p_value"] < 0.05
+        assert found["ours_interval"][0] <= found["ours"] + 5
+    assert "bs:1000|seed:12345" in better["against"]["bleu"]["signature"]
 
 
 @pytest.mark.parametrize("broken", ["reference", "model", "bundle", "beam"])

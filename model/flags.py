@@ -1,0 +1,32 @@
+"""Options of `dragoman train` and `dragoman evaluate`; imports nothing heavy, for every `--help`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RecipeFile = Annotated[Path, typer.Argument(help="TOML file: corpus, vocabulary, model, training.")]
+RunPath = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the run; runs/NAME unless given. An unfinished run goes on."),
+]
+TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda; overrides the recipe.")]
+TrainingSeed = Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")]
+
+Model = Annotated[Path, typer.Argument(help="A checkpoint (PyTorch) or a bundle (the server's engine).")]
+Source = Annotated[Path, typer.Option(help="Text to translate, one sentence a line, plain or .gz.")]
+Reference = Annotated[Path, typer.Option(help="Its reference translation, line by line.")]
+BeamSize = Annotated[int, typer.Option(min=1, help="1 is greedy; checkpoints decode greedily.")]
+LengthPenalty = Annotated[float, typer.Option(help="Of beam search; 0 for none.")]
+Tokenize = Annotated[
+    str, typer.Option(help="sacreBLEU's tokeniser for BLEU; none for text that is tokenised.")
+]
+JoinBpe = Annotated[bool, typer.Option("--join-bpe", help="Join pieces that end in @@ before scoring.")]
+Against = Annotated[
+    Path | None, typer.Option(help="Another checkpoint or bundle: is the difference significant?")
+]
+Robustness = Annotated[
+    bool, typer.Option("--robustness", help="Also with typos, other case and no punctuation.")
+]
