@@ -10,12 +10,16 @@ from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from server.engine.sequence import DecodingOptions, SequenceResult
+from server.engine.sequence import DecodingOptions, FinishReason, Hypothesis, SequenceResult
 from server.errors import AbortedError, DeadlineExceededError, DrainingError
 from server.service.model import TranslationEngine
 
 Key = tuple[str, int | DecodingOptions, tuple[int, ...]]
 """SHA-256 of the bundle's manifest, how to decode, and the token ids with the model's specials."""
+
+_Entry = tuple[tuple[tuple[tuple[int, ...], float], ...], FinishReason, int, int]
+"""A result as tuples of numbers, which the garbage collector looks at once and never again: tokens and score
+of each hypothesis, why the best one ended, source and target tokens."""
 
 _MAX_NUMBERED = 1024
 
@@ -87,7 +91,7 @@ class SentenceCache:
         """
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[Key, SequenceResult] = OrderedDict()
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._flights: dict[Key, Flight] = {}
         self._numbers: dict[DecodingOptions, int] = {}
         self._next_number = 0
@@ -116,11 +120,14 @@ class SentenceCache:
 
     def find(self, key: Key) -> SequenceResult | None:
         """Look a finished sentence up, and count it if it is there."""
-        result = self._entries.get(key)
-        if result is not None:
-            self._entries.move_to_end(key)
-            self._hits += 1
-        return result
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        self._hits += 1
+        hypotheses = tuple([Hypothesis(tokens, score) for tokens, score in entry[0]])
+        # Whoever finds it has waited for nothing.
+        return SequenceResult(hypotheses, *entry[1:], 0.0, 0.0, 0.0)
 
     def join(self, keys: Iterable[Key], deadline_s: float) -> list[Flight]:
         """Wait, too, for those sentences that are under way; `finish` or `leave` has to follow.
@@ -217,13 +224,14 @@ class SentenceCache:
         if self._flights.get(flight.key) is not flight:
             return
         del self._flights[flight.key]
-        if result is None or (size := _bytes_of(flight.key, result)) > self._max_bytes:
+        if result is None:
             return
-        r = result
-        # Whoever finds it has waited for nothing.
-        self._entries[flight.key] = SequenceResult(
-            r.hypotheses, r.finish_reason, r.source_tokens, r.target_tokens, 0.0, 0.0, 0.0
-        )
+        hypotheses = tuple([(hypothesis.tokens, hypothesis.score) for hypothesis in result.hypotheses])
+        entry = (hypotheses, result.finish_reason, result.source_tokens, result.target_tokens)
+        size = _bytes_of(flight.key, entry)
+        if size > self._max_bytes:
+            return
+        self._entries[flight.key] = entry
         self._bytes += size
         while self._bytes > self._max_bytes:
             old_key, old = self._entries.popitem(last=False)
@@ -241,12 +249,12 @@ def _extend(flights: Collection[Flight], deadline_s: float) -> None:
         engine.extend(request_id, futures, deadline_s)
 
 
-def _bytes_of(key: Key, result: SequenceResult) -> int:
+def _bytes_of(key: Key, entry: _Entry) -> int:
     """Estimate what an entry takes, key and bookkeeping included."""
-    hypotheses = result.hypotheses
+    hypotheses = entry[0]
     tokens = len(key[2])
     if not isinstance(key[1], int):
         tokens += len(key[1].target_prefix)
-    for hypothesis in hypotheses:
-        tokens += len(hypothesis.tokens)
+    for written, _ in hypotheses:
+        tokens += len(written)
     return _ENTRY_BYTES + _HYPOTHESIS_BYTES * len(hypotheses) + _TOKEN_BYTES * tokens
