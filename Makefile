@@ -16,11 +16,14 @@ export DOCKER ?= docker
 export COMPOSE ?= $(DOCKER) compose
 BUILD_ARGS ?=
 
+# Digests that `make pin` wrote.
+-include .env
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format train bundle bench lock image containers clean
+.PHONY: help serve test check format train bundle bench lock audit sbom pin image containers clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,8 +62,26 @@ lock: $(VENV)/bin/python ## Renew the locked dependencies of the container image
 	echo 'setuptools>=77' | $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate \
 	  - --output-file deploy/requirements/build.txt
 
+audit: $(VENV)/.audit ## Look up the image's locked dependencies among known vulnerabilities
+	for runtime in cpu gpu; do $(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off \
+	  --requirement deploy/requirements/$$runtime.txt || exit 1; done
+
+sbom: $(VENV)/.audit ## Write what the image holds to out/sbom-*.json (CycloneDX)
+	@mkdir -p out
+	for runtime in cpu gpu; do $(BIN)/cyclonedx-py requirements deploy/requirements/$$runtime.txt \
+	  --output-reproducible --of JSON --output-file out/sbom-$$runtime.json || exit 1; done
+
+# Lines of .env: PYTHON_IMAGE=python:3.12-slim@sha256:... and so on, for compose and for `make image`.
+pin: ## Write the digests of the base images' tags to .env
+	@sed -nE 's/.*\$$\{([A-Z]+_IMAGE):-([^@}]+:[^@}]+)\}.*/\1 \2/p' docker-compose.yml | grep -v '^DRAGOMAN' | sort -u | \
+	  while read -r name image; do \
+	    digest=$$($(DOCKER) buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image") || exit 1; \
+	    echo "$$name=$$image@$$digest"; \
+	  done > .env.partial || { rm -f .env.partial; exit 1; }
+	@mv .env.partial .env && cat .env
+
 image: ## Build the container image dragoman:latest
-	$(DOCKER) build --tag dragoman:latest --build-arg COMMIT="$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" $(BUILD_ARGS) .
+	$(DOCKER) build --tag dragoman:latest $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)") --build-arg COMMIT="$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" $(BUILD_ARGS) .
 
 containers: image $(VENV)/.everything ## Build the image, bring it up with Prometheus, test both
 	DRAGOMAN_TEST_CONTAINERS=1 $(BIN)/python -m pytest tests/container $(ARGS)
@@ -85,3 +106,7 @@ $(VENV)/.everything: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing everything (torch included) into $(VENV) ..."
 	@$(PIP) --editable '.[cpu,train,export,bench,dev]'
 	@touch $@ $(VENV)/.serving
+
+$(VENV)/.audit: | $(VENV)/bin/python
+	@$(PIP) 'pip-audit==2.10.1' 'cyclonedx-bom==7.5.0'
+	@touch $@
