@@ -39,7 +39,7 @@ from .graph import FileStates, Graph, file_states
 from .huge_pages import use_huge_pages
 from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
-from .traffic import Traffic
+from .traffic import PROCESS_TRAFFIC
 
 CPU = ["CPUExecutionProvider"]
 
@@ -148,7 +148,7 @@ class ModelRuntime:
         graphs = manifest.graphs if self._shortlist is None else self._shortlist
         self._decoder_files = graphs.decoders
         self._threads, self._solo_threads = intra_op_threads, solo_threads
-        self._traffic = Traffic()
+        self._traffic = PROCESS_TRAFFIC
         self._run_options = run_options()
         self._lock = threading.Lock()
         self._decoders: dict[int, Graph] = {}

@@ -10,8 +10,12 @@ QUIET_S = 0.005
 """How long the other threads must not have run: a worker spends less than this between two of its steps."""
 
 
+_REMEMBERED = 64
+"""Threads that are kept in mind before those that have not run for long are dropped; reloads leave some behind."""
+
+
 class Traffic:
-    """Notes which threads run a model's graphs, and when. Thread-safe."""
+    """Notes which threads run graphs, of whatever model, and when. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with a quiet machine.
@@ -30,9 +34,17 @@ class Traffic:
             Whether no other thread is running a graph now, nor was within the last `QUIET_S`.
         """
         me, quiet_since_s = threading.get_ident(), self._clock() - QUIET_S
+        if len(self._ended_s) > _REMEMBERED:
+            for thread, ended_s in [*self._ended_s.items()]:
+                if ended_s < quiet_since_s:
+                    self._ended_s.pop(thread, None)
         alone = all(ended_s < quiet_since_s for thread, ended_s in [*self._ended_s.items()] if thread != me)
         self._ended_s[me] = math.inf
         try:
             yield alone
         finally:
             self._ended_s[me] = self._clock()
+
+
+PROCESS_TRAFFIC = Traffic()
+"""Of this process: models that are served together share its cores."""

@@ -1,7 +1,10 @@
 import threading
+from pathlib import Path
 
 import pytest
 
+from export.bundle import verify_bundle
+from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.traffic import QUIET_S, Traffic
 
 
@@ -63,3 +66,16 @@ def test_a_run_that_fails_has_ended_too(traffic: Traffic, clock: Clock) -> None:
         raise ZeroDivisionError
     clock.now_s += 2 * QUIET_S
     assert run_elsewhere(traffic)
+
+
+def test_threads_that_ended_long_ago_are_forgotten(traffic: Traffic, clock: Clock) -> None:
+    for _ in range(200):
+        traffic._ended_s[-len(traffic._ended_s) - 1] = clock.now_s
+    clock.now_s += 2 * QUIET_S
+    assert run_elsewhere(traffic)
+    assert len(traffic._ended_s) == 1
+
+
+def test_models_of_a_process_know_of_each_other(tiny_bundle: Path) -> None:
+    first, second = (ModelRuntime.load(tiny_bundle, verify_bundle(tiny_bundle)) for _ in range(2))
+    assert first.encoder._graph.traffic is second.encoder._graph.traffic  # type: ignore[attr-defined]
