@@ -11,7 +11,7 @@ QUIET_S = 0.005
 
 
 _REMEMBERED = 64
-"""Threads that are kept in mind before those that have not run for long are dropped; reloads leave some behind."""
+"""Threads that are kept in mind before the long idle ones are dropped; reloads leave some behind."""
 
 
 class Traffic:
