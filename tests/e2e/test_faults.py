@@ -261,6 +261,7 @@ def test_sigterm_answers_all_that_runs_and_leaves_no_process(tiny_bundle: Path, 
             connection.close()
 
 
+@pytest.mark.slow
 def test_a_drain_gives_up_what_takes_too_long(tiny_bundle: Path, tmp_path: Path) -> None:
     with faulty(tiny_bundle, tmp_path, "blocked", drain_timeout_s=1, close_timeout_s=1) as stage:
         stage.on()

