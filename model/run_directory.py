@@ -50,6 +50,8 @@ class Progress:
         best: best value so far of the stop metric, higher is better.
         stale: validations since then.
         kept: names of the checkpoints on disk, oldest first.
+        interim: the one of them that an interruption left, between validations; the next one replaces it, so
+            that an average is of validated ones.
     """
 
     update: int = 0
@@ -58,6 +60,7 @@ class Progress:
     best: float | None = None
     stale: int = 0
     kept: list[str] = field(default_factory=list)
+    interim: str = ""
 
 
 class RunDirectory:
@@ -219,12 +222,13 @@ class RunDirectory:
             optimizer: and its state.
             scaler: of fp16.
             progress: ``kept`` is brought up to date in every process.
-            metrics: validation result, kept in ``config.json``.
+            metrics: validation result, kept in ``config.json``; none if the run was interrupted.
             processes: all of those that call this; the first writes.
         """
         keep = self._recipe.training.keep_checkpoints
         name = f"checkpoint-{progress.update:07d}"
-        names = [*(kept for kept in progress.kept if kept != name), name]
+        interim, progress.interim = progress.interim, "" if metrics else name
+        names = [*(kept for kept in progress.kept if kept not in (name, interim)), name]
         progress.kept = names[-keep:]
         if not processes.first:
             random_states(processes)
@@ -234,7 +238,7 @@ class RunDirectory:
         standing = json.dumps({"progress": asdict(progress), "scaler": scaler.state_dict()}, indent=1)
         extra = ({"training.safetensors": state}, {"state.json": standing})
         self.write_model(name, model, progress, metrics, extra)
-        for old in names[:-keep]:
+        for old in {*names[:-keep], interim} - {name, ""}:
             shutil.rmtree(self.path / old, ignore_errors=True)
 
     def resume(

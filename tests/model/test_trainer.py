@@ -183,6 +183,24 @@ def test_validates_after_every_epoch_and_uses_all_of_it(recipe: Callable[..., Pa
     assert load_checkpoint(chosen).config.metrics["smoothed_loss"] <= -trainer.progress.best
 
 
+def test_what_an_interruption_saved_is_replaced_and_never_averaged(
+    recipe: Callable[..., Path], tmp_path: Path
+) -> None:
+    options = {"validate_every": 4, "average_checkpoints": 3, "keep_checkpoints": 3}
+    run = tmp_path / "run"
+    trainer = Trainer(recipe(max_updates=12, **options), run, quiet=True)
+    updates = trainer._updates()
+    for _ in range(2):
+        trainer._update(next(updates)[0])
+    trainer._save({})
+    assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-0000002"]
+    resumed = Trainer(recipe(max_updates=12, **options), run, quiet=True)
+    assert resumed.progress.update == 2
+    resumed.run()
+    expected = [f"checkpoint-{update:07d}" for update in (4, 8, 12)]
+    assert resumed.progress.kept == sorted(path.name for path in run.glob("checkpoint-*")) == expected
+
+
 def test_the_seed_of_the_command_line_wins(recipe: Callable[..., Path], tmp_path: Path) -> None:
     file = recipe(max_updates=1)
     first, again, other = (
