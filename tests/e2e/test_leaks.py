@@ -99,7 +99,8 @@ def test_a_server_that_leaks_is_found_out(tiny_bundle: Path, tmp_path: Path) -> 
     assert not is_flat(sizes, 1000, most_slope=2500)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
 def test_memory_is_flat_over_100000_requests(tiny_bundle: Path, tmp_path: Path) -> None:
     with serving(tiny_bundle, tmp_path / "log", workers=2, log_level="warning") as server:
         sizes = send_all(server, 100_000, memory_of(server))
