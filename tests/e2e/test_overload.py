@@ -92,7 +92,7 @@ def test_at_two_and_four_times_its_capacity_a_server_does_as_much(slow: RunningS
 def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tmp_path: Path) -> None:
     """The client takes its part of the same cores.
 
-    Measured with the shipped model, two cores, 329 requests/s at most: 86 % of them at twice as many requests,
+    Measured with the shipped model on two cores, 329 requests/s at most: 86 % of them at twice as many,
     33 % at four times, where answers take up to 16 s.
     """
     settings = {
