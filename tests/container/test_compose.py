@@ -3,6 +3,7 @@
 Needs a container engine with compose, and the image; skipped unless `DRAGOMAN_TEST_CONTAINERS=1`.
 """
 
+import itertools
 import json
 import os
 import shlex
@@ -213,9 +214,12 @@ def test_every_panel_shows_data(stack: Stack, repository: Path) -> None:
     expressions = [expression for expression in expressions if expression not in of_keys]
     stop = threading.Event()
 
+    numbers = itertools.count()
+
     def send() -> None:
         while not stop.is_set():
-            stack.translate(list(SENTENCES))
+            # Old ones, which the sentence cache has, and new ones, which the engine has to decode.
+            stack.translate([*SENTENCES, *(f"{sentence} {next(numbers)}" for sentence in SENTENCES)])
 
     clients = [threading.Thread(target=send) for _ in range(4)]
     for client in clients:
