@@ -75,9 +75,11 @@ class TurnLog(logging.Handler):
         """Write what was taken."""
         with self.lock or contextlib.nullcontext():
             lines, self._lines = self._lines, []
-            if lines:
-                self._stream.write("".join(lines))
-                self._stream.flush()
+            # Whoever read the log may be gone; there is nobody else to tell, and requests go on.
+            with contextlib.suppress(OSError, ValueError):
+                if lines:
+                    self._stream.write("".join(lines))
+                    self._stream.flush()
 
 
 def configure_logging(level: str) -> None:

@@ -146,8 +146,9 @@ def response_for(error: Exception, request_id: str) -> Response:
         # What one client has used up comes back at a known time, and nobody else waits for it.
         known = isinstance(error, RateLimitedError)
         headers["Retry-After"] = str(max(1, math.ceil(delay_s)) if known else retry_after(delay_s))
-    if error.reason == "draining" or isinstance(error, AmbiguousFramingError):
-        # While draining, so that the client's next attempt reaches another replica.
+    if error.reason in ("draining", "body_too_large") or isinstance(error, AmbiguousFramingError):
+        # While draining, so that the client's next attempt reaches another replica. Of a body that was
+        # refused the end is not waited for, and a next request would be behind it.
         headers["Connection"] = "close"
     if error.reason == "missing_key":
         headers["WWW-Authenticate"] = "Bearer"

@@ -65,8 +65,12 @@ def bounded_protocol(
         _on_disconnect: Callable[[], None] | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+            corked = CorkedTransport(transport, self.loop, self._is_sending)
+            super().connection_made(corked)  # type: ignore[arg-type]
             self._wait_for("headers")
+
+        def _is_sending(self) -> bool:
+            return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait_for(None)

@@ -3,6 +3,8 @@ import io
 import json
 import logging
 
+import pytest
+
 from server.logs import JsonFormatter, TurnLog
 
 
@@ -85,3 +87,19 @@ def test_off_the_loop_nothing_is_held_back() -> None:
     stream = Stream()
     log_to(stream).info("now")
     assert stream.getvalue() == "now\n"
+
+
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_log_that_nobody_reads_any_more_stops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (Gone(), closed):
+        log = logging.Logger("test")
+        log.addHandler(TurnLog(stream))
+        log.info("lost")
+        log.warning("lost, too")
+    assert capsys.readouterr().err == ""
