@@ -100,7 +100,8 @@ def train(
     epilog=_examples(
         "dragoman evaluate bundles/en-de --source test.en.gz --reference test.de.gz --beam-size 4",
         "dragoman evaluate runs/tatoeba-en-de/best --source test.en --reference test.de",
-        "dragoman evaluate bundles/new --against bundles/old --robustness --source a.en --reference a.de",
+        "dragoman evaluate bundles/new --against bundles/old --robustness --page evaluation.html \\",
+        "    --source test.en.gz --reference test.de.gz",
     ),
 )
 def evaluate(
@@ -113,27 +114,29 @@ def evaluate(
     join_bpe: training.JoinBpe = False,
     against: training.Against = None,
     robustness: training.Robustness = False,
+    page: training.Page = None,
 ) -> None:
     """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
     from export.bundle import BundleError
     from model.corpus import read_parallel
+    from model.evaluation_page import write_evaluation_page
     from model.evaluation_report import Evaluation
     from model.scoring import check_tokenizer
     from server.errors import DragomanError
     from server.service.offline import LineError
 
-    with _reported_errors(BundleError, DragomanError, LineError):
+    with _reported_errors(BundleError, DragomanError, LineError, OSError):
         check_tokenizer(tokenize)
         evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
         translate = _translator(model, beam_size, length_penalty)
-        lines = evaluation.translations(translate)
-        result = {"model": str(model), "beam_size": beam_size, **evaluation.scores(lines)}
-        if robustness:
-            result["robustness"] = evaluation.robustness(translate, lines)
+        baseline = None if against is None else _translator(against, beam_size, length_penalty)
+        found = evaluation.report(translate, baseline, robustness=robustness)
+        result = {"model": str(model), "beam_size": beam_size, **found}
         if against is not None:
-            theirs = evaluation.translations(_translator(against, beam_size, length_penalty))
-            result["against"] = {"model": str(against), **evaluation.comparison(lines, theirs)}
-    typer.echo(json.dumps(result, indent=1))
+            result["against"] = {"model": str(against), **found["against"]}
+        if page is not None:
+            write_evaluation_page(page, result)
+    typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
 
 
 def _translator(model: Path, beam_size: int, length_penalty: float) -> Callable[[Sequence[str]], list[str]]:
@@ -359,12 +362,8 @@ def translate(
     sampling_topp: flags.SamplingTopp = None,
     sampling_temperature: flags.SamplingTemperature = None,
     seed: flags.Seed = None,
-    source: Annotated[
-        str | None, typer.Option(help="Language of the lines.", show_default="the bundle's first")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Language to translate to.", show_default="the bundle's first")
-    ] = None,
+    source: flags.SourceLanguage = None,
+    target: flags.TargetLanguage = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
     workers: flags.Workers = None,
     device: flags.Device = None,

@@ -21,6 +21,8 @@ Translate = Callable[[Sequence[str]], list[str]]
 _LENGTHS = (5, 10, 15, 25, 50)
 """Longest source of each bucket, in words; a last one holds what is longer."""
 
+_WEAKEST = 10
+
 _NOISE: dict[str, Callable[[str, np.random.Generator], str]] = {
     "typos": mistyped,
     "lower case": lambda text, rng: in_lower_case(text),
@@ -43,6 +45,28 @@ class Evaluation:
         self._tokenize = tokenize
         self._joined: Callable[[Sequence[str]], list[str]] = joined if join_bpe else list
         self._references = self._joined(text.targets)
+
+    def report(
+        self, translate: Translate, baseline: Translate | None = None, *, robustness: bool = False
+    ) -> dict[str, Any]:
+        """Translate the test set and tell everything that is asked for.
+
+        Args:
+            translate: the system in question.
+            baseline: one to compare it with, if there is one.
+            robustness: translate damaged sources, too.
+
+        Returns:
+            JSON values: what ``scores`` gives, the ten translations furthest from their references as
+            ``weakest``, and what ``robustness`` and ``comparison`` give under ``robustness`` and ``against``.
+        """
+        lines = self.translations(translate)
+        found = {**self.scores(lines), "weakest": self._weakest(lines)}
+        if robustness:
+            found["robustness"] = self.robustness(translate, lines)
+        if baseline is not None:
+            found["against"] = self.comparison(lines, self.translations(baseline))
+        return found
 
     def translations(self, translate: Translate) -> list[str]:
         """Translate the test set and put it into the form that is scored."""
@@ -72,6 +96,22 @@ class Evaluation:
             words = f"{lowest}-{_LENGTHS[bucket]}" if bucket < len(_LENGTHS) else f"over {_LENGTHS[-1]}"
             found.append({"words": words, "sentences": len(rows), "bleu": part.bleu, "chrf": part.chrf})
         return found
+
+    def _weakest(self, hypotheses: Sequence[str]) -> list[dict[str, Any]]:
+        chrf = CHRF()
+        scored = [
+            chrf.sentence_score(hypothesis, [reference]).score
+            for hypothesis, reference in zip(hypotheses, self._references, strict=True)
+        ]
+        return [
+            {
+                "chrf": round(scored[i], 2),
+                "source": self._sources[i],
+                "reference": self._references[i],
+                "translation": hypotheses[i],
+            }
+            for i in sorted(range(len(scored)), key=scored.__getitem__)[:_WEAKEST]
+        ]
 
     def robustness(self, translate: Translate, clean: Sequence[str], seed: int = 0) -> dict[str, Any]:
         """Translate the test set with damaged sources and tell what that costs.

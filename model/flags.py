@@ -30,3 +30,4 @@ Against = Annotated[
 Robustness = Annotated[
     bool, typer.Option("--robustness", help="Also with typos, other case and no punctuation.")
 ]
+Page = Annotated[Path | None, typer.Option(help="Also write a page with plots: an HTML file.")]

@@ -1,12 +1,7 @@
-"""A run as a page: what was trained, its curves, translations over time, and where the model looks.
-
-One HTML file without scripts or anything from elsewhere; plots are SVG in it.
-"""
+"""A run as a page: what was trained, its curves, translations over time, and where the model looks."""
 
 from __future__ import annotations
 
-import html
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from . import page
+
 PAGE_NAME = "report.html"
 _MOST_POINTS = 400
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } svg { max-width: 100%; height: auto }
-table { border-collapse: collapse; width: 100% } th { white-space: nowrap; font-weight: 600; width: 8rem }
-td, th { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #d8dee4 }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem }
-"""
 
 
 @dataclass(frozen=True)
@@ -73,25 +63,21 @@ def write_page(run: Path, title: str, facts: Mapping[str, str], attention: Itera
         The page's path.
     """
     train, valid = read_metrics(run / "metrics.jsonl")
-    parts = [f"<h1>{html.escape(title)}</h1>", _table(facts.items()), "<h2>Curves</h2><div class=plots>"]
-    parts.append(_curves("loss a token", {"training": (train, "loss"), "dev": (valid, "smoothed_loss")}))
-    parts.append(_curves("dev scores", {"BLEU": (valid, "bleu"), "chrF": (valid, "chrf")}))
-    parts.append(_curves("learning rate", {"": (train, "lr")}))
-    parts.append(_curves("target tokens a second", {"": (train, "tokens_per_second")}))
-    parts.append("</div>")
+    curves = [
+        _curves("loss a token", {"training": (train, "loss"), "dev": (valid, "smoothed_loss")}),
+        _curves("dev scores", {"BLEU": (valid, "bleu"), "chrF": (valid, "chrf")}),
+        _curves("learning rate", {"": (train, "lr")}),
+        _curves("target tokens a second", {"": (train, "tokens_per_second")}),
+    ]
+    parts = [page.table(facts.items()), page.heading("Curves"), page.plots(curves)]
     samples = read_samples(run / "samples.jsonl")
     if samples:
-        parts.append("<h2>Translations over time</h2>")
+        parts.append(page.heading("Translations over time"))
         parts += [_history(source, of_one) for source, of_one in samples.items()]
     maps = [_heat_map(one) for one in attention]
     if maps:
-        parts += ["<h2>Where the last layer looks</h2><div class=plots>", *maps, "</div>"]
-    head = f"<meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"
-    page = run / PAGE_NAME
-    page.write_text(
-        f"<!doctype html><html lang=en>{head}<body>{''.join(parts)}</body></html>\n", encoding="utf-8"
-    )
-    return page
+        parts += [page.heading("Where the last layer looks"), page.plots(maps)]
+    return page.write(run / PAGE_NAME, title, parts)
 
 
 def read_metrics(file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -126,11 +112,6 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    cells = (f"<tr><th>{html.escape(name)}<td>{html.escape(value)}" for name, value in rows)
-    return f"<table>{''.join(cells)}</table>"
-
-
 def _history(source: str, samples: Sequence[Sample]) -> str:
     rows = [("source", source), ("reference", samples[-1].reference)]
     before = None
@@ -138,7 +119,7 @@ def _history(source: str, samples: Sequence[Sample]) -> str:
         if sample.translation != before:  # what stays the same needs no line
             rows.append((f"update {sample.update:,}", sample.translation))
         before = sample.translation
-    return _table(rows) + "<br>"
+    return page.table(rows) + "<br>"
 
 
 def _curves(title: str, series: Mapping[str, tuple[Sequence[Mapping[str, Any]], str]]) -> str:
@@ -156,7 +137,7 @@ def _curves(title: str, series: Mapping[str, tuple[Sequence[Mapping[str, Any]], 
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8)
-    return _svg(figure)
+    return page.svg(figure)
 
 
 def _heat_map(one: AttentionMap) -> str:
@@ -164,17 +145,8 @@ def _heat_map(one: AttentionMap) -> str:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.imshow(one.weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(one.source)), [_shown(piece) for piece in one.source], rotation=90, fontsize=8)
-    axes.set_yticks(range(len(one.target)), [_shown(piece) for piece in one.target], fontsize=8)
-    return _svg(figure)
-
-
-def _shown(piece: str) -> str:
-    return piece.replace("$", r"\$")  # matplotlib reads text between dollars as a formula
-
-
-def _svg(figure: Figure) -> str:
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None})
-    text = drawn.getvalue()
-    return text[text.index("<svg") :]
+    axes.set_xticks(
+        range(len(one.source)), [page.plain(piece) for piece in one.source], rotation=90, fontsize=8
+    )
+    axes.set_yticks(range(len(one.target)), [page.plain(piece) for piece in one.target], fontsize=8)
+    return page.svg(figure)

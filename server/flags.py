@@ -105,6 +105,12 @@ AdminPort = Annotated[
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")
 ]
+SourceLanguage = Annotated[
+    str | None, typer.Option(help="Language of the lines.", show_default="the bundle's first")
+]
+TargetLanguage = Annotated[
+    str | None, typer.Option(help="Language to translate to.", show_default="the bundle's first")
+]
 Shortlist = Annotated[
     bool | None,
     typer.Option(

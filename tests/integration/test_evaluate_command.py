@@ -1,5 +1,6 @@
 """`dragoman evaluate` on a checkpoint (PyTorch) and on the bundle made of it (the server's engine)."""
 
+import html
 import json
 import shutil
 from pathlib import Path
@@ -93,7 +94,38 @@ def test_another_system_is_compared_by_resampling(
     assert "bs:1000|seed:12345" in better["against"]["bleu"]["signature"]
 
 
-@pytest.mark.parametrize("broken", ["reference", "model", "bundle", "beam"])
+def test_a_page_shows_what_the_numbers_say(
+    tiny_checkpoint: Path, tiny_bundle: Path, tmp_path: Path, text: tuple[Path, Path]
+) -> None:
+    page = tmp_path / "new" / "page.html"
+    options = ["--robustness", "--against", str(tiny_bundle), "--page", str(page)]
+    report: Any = evaluate(tiny_checkpoint, text, *options)
+    shown = html.unescape(page.read_text(encoding="utf-8"))
+    assert shown.count("<svg") == 4  # BLEU and chrF, by length and by damage
+    for key in ("bleu", "chrf", "ter"):
+        assert f"{report[key]:.2f}" in shown
+        assert report[f"{key}_signature"] in shown
+    for kind, found in report["robustness"].items():
+        assert f"<tr><th>{kind}<td>{found['bleu']:.2f}<td>{found['bleu_lost']:.2f}" in shown
+    assert report["against"]["bleu"]["signature"] in shown
+    assert len(report["weakest"]) == 10
+    chrf = [weak["chrf"] for weak in report["weakest"]]
+    assert chrf == sorted(chrf)
+    assert chrf[0] <= report["chrf"]
+    for weak in report["weakest"]:
+        assert weak["source"] in shown
+        assert weak["translation"] in shown
+    assert "<script" not in shown
+
+
+def test_a_page_is_written_of_scores_alone(
+    tiny_checkpoint: Path, tmp_path: Path, text: tuple[Path, Path]
+) -> None:
+    evaluate(tiny_checkpoint, text, "--page", str(tmp_path / "page.html"))
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 2
+
+
+@pytest.mark.parametrize("broken", ["reference", "model", "bundle", "beam", "page"])
 def test_what_is_wrong_is_one_line(
     tiny_checkpoint: Path, tiny_bundle: Path, tmp_path: Path, text: tuple[Path, Path], broken: str
 ) -> None:
@@ -107,6 +139,8 @@ def test_what_is_wrong_is_one_line(
         (model / "encoder.onnx").write_bytes(b"")
     elif broken == "beam":
         model, options = tiny_bundle, ["--beam-size", "7"]
+    elif broken == "page":
+        options = ["--page", str(tmp_path)]  # a directory
     else:
         reference = tmp_path / "short.de"
         reference.write_text("eine Zeile\n", encoding="utf-8")
