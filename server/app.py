@@ -16,8 +16,10 @@ from server.api.access import Access, document_keys, make_access
 from server.api.cors import CrossOriginMiddleware
 from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
+from server.api.loop_lag import LoopLag
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from server.api.page import page_routes
+from server.api.shedding import Shedding
 from server.api.status import status_routes
 from server.api.tracing import make_tracing
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
@@ -36,7 +38,6 @@ from server.service.sentence_cache import SentenceCache
 from server.service.translator import Translator
 from server.settings import NO_PIVOT, Settings
 
-_LAG_INTERVAL_S = 0.1
 _KEYS_INTERVAL_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
 _GRACE_S = 1.0  # what the last answer of a replaced model may take beyond its deadline
@@ -111,12 +112,21 @@ def create_app(
             return await exchange.reload(name)
 
         app.state.router, app.state.reload = router, reload
-        endpoint = TranslateEndpoint(router, lifecycle, settings.request_timeout_s, access)
+        lag = LoopLag(metrics.event_loop_lag.observe)
+
+        def check_room(active: int) -> None:
+            """Refuse, while requests come faster than they can be read, what would be refused afterwards."""
+            if lag.is_behind:
+                router.check_room(active)
+
+        endpoint = TranslateEndpoint(router, lifecycle, settings.request_timeout_s, check_room, access)
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        shortcut: ASGIApp = RequestMiddleware(bounded, metrics, TRANSLATE_PATH, tracing)
+        requests = RequestMiddleware(bounded, metrics, TRANSLATE_PATH, tracing)
+        shortcut: ASGIApp = requests
         if settings.allowed_origins:
             shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
         app.shortcuts["POST", TRANSLATE_PATH] = shortcut
+        app.shedding = Shedding(check_room, requests.refuse)
         app.include_router(translate_routes(endpoint, router, lifecycle, access))
         app.include_router(status_routes(router, lifecycle, metrics, access))
         for serving in router.servings:
@@ -126,7 +136,7 @@ def create_app(
         metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
         metrics.cache.watch(cache, settings.cache_bytes)
         announce(router)
-        watches = [asyncio.create_task(_probe_event_loop(metrics))]
+        watches = [asyncio.create_task(lag.watch())]
         if access is not None and access.keys is not None:
             watches.append(asyncio.create_task(_watch_keys(access, access.keys)))
         lifecycle.set_ready()
@@ -170,6 +180,7 @@ class Application(FastAPI):
     Attributes:
         shortcuts: by method and path, an ASGI application that answers as the route of the same path would,
             middleware included.
+        shedding: knows which requests to refuse unread; None until the application has started.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -179,7 +190,14 @@ class Application(FastAPI):
             **options: FastAPI's.
         """
         self.shortcuts: dict[tuple[str, str], ASGIApp] = {}
+        self.shedding: Shedding | None = None
         super().__init__(**options)
+
+    def refuse_unread(
+        self, data: bytes, headers: Sequence[tuple[bytes, bytes]], under_way: int
+    ) -> bytes | None:
+        """Answer what came on a connection, if it is to be refused unread; see `Shedding.answer`."""
+        return None if self.shedding is None else self.shedding.answer(data, headers, under_way)
 
     def openapi(self) -> dict[str, Any]:
         """Describe the API, and the key that it wants."""
@@ -208,14 +226,6 @@ def _describe(serving: Serving) -> ModelDescription:
         load_duration_s=model.load_duration_s,
         loaded_at_s=serving.since_s,
     )
-
-
-async def _probe_event_loop(metrics: Metrics) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        started_s = loop.time()
-        await asyncio.sleep(_LAG_INTERVAL_S)
-        metrics.event_loop_lag.observe(max(0.0, loop.time() - started_s - _LAG_INTERVAL_S))
 
 
 async def _watch_keys(access: Access, keys: KeyFile) -> None:

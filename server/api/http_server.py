@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType
 from typing import Any, Literal
 
@@ -34,10 +34,21 @@ _MIN_BREAKS, _BYTES_PER_BREAK = 8192, 16  # after 4096 chunks, each has to have 
 _ABORT_AFTER_S = 1.0
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
 _RefusalHook = Callable[[int], None]
+_Headers = Sequence[tuple[bytes, bytes]]
+RefuseUnread = Callable[[bytes, _Headers, int], bytes | None]
+
+
+def refuse_nothing(_data: bytes, _headers: _Headers, _under_way: int) -> bytes | None:
+    """Let every request be read."""
+    return None
 
 
 def bounded_protocol(
-    header_timeout_s: float, body_timeout_s: float, max_body_bytes: int, on_refusal: _RefusalHook
+    header_timeout_s: float,
+    body_timeout_s: float,
+    max_body_bytes: int,
+    on_refusal: _RefusalHook,
+    refuse_unread: RefuseUnread,
 ) -> type[asyncio.Protocol]:
     """Make the protocol class that uvicorn creates for each connection.
 
@@ -48,6 +59,8 @@ def bounded_protocol(
             client may refuse to read an answer.
         max_body_bytes: largest body that the application reads; what frames it may take a quarter of that.
         on_refusal: told the status of each request that never reached the application.
+        refuse_unread: given what came on a connection without a request under way, the headers of every
+            answer and the requests under way on others, answers instead of the application, or does not.
 
     Returns:
         A class; its instances are used on the event loop only.
@@ -109,11 +122,23 @@ def bounded_protocol(
             self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
 
         def data_received(self, data: bytes) -> None:
+            if self._is_quiet():
+                answer = refuse_unread(data, self.server_state.default_headers, len(self.tasks))
+                if answer is not None:
+                    self._wait_for(None)
+                    self.transport.write(answer)
+                    self.on_response_complete()
+                    return
             if self._waiting_for == "body" and self._is_flood(data) and not self.transport.is_closing():
                 self._refuse(413, "the body is framed in too many bytes", "body_too_large")
             if not self.transport.is_closing():
                 super().data_received(data)
             self._watch()
+
+        def _is_quiet(self) -> bool:
+            """Tell whether nothing of a request is here, and no answer under way."""
+            idle = self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE
+            return idle and not self.conn.trailing_data[0] and not self.transport.is_closing()
 
         def _is_flood(self, data: bytes) -> bool:
             """Tell whether a body's chunks are a few bytes each: the parser takes 10 us for every one."""
@@ -217,7 +242,7 @@ class DrainingServer(uvicorn.Server):
             app: ASGI application without a lifespan.
             listener: of the admin port.
         """
-        self._admin = _configure(app, self._settings, lambda status: None, lifespan="off"), listener
+        self._admin = _configure(app, self._settings, lambda status: None, refuse_nothing, "off"), listener
 
     def reload_on_hangup(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Let SIGHUP reload the model, from the start on; call it in the main thread.
@@ -295,7 +320,11 @@ class DrainingServer(uvicorn.Server):
 
 
 def make_server(
-    app: Any, settings: Settings, lifecycle: Lifecycle, on_refusal: _RefusalHook
+    app: Any,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    on_refusal: _RefusalHook,
+    refuse_unread: RefuseUnread = refuse_nothing,
 ) -> DrainingServer:
     """Configure uvicorn for an application.
 
@@ -304,20 +333,29 @@ def make_server(
         settings: of the server.
         lifecycle: of the application.
         on_refusal: told the status of each request that never reached the application.
+        refuse_unread: answers requests instead of the application, when it should not even read them.
 
     Returns:
         A server; `run(sockets=[...])` serves.
     """
-    return DrainingServer(_configure(app, settings, on_refusal, lifespan="on"), lifecycle, settings)
+    return DrainingServer(_configure(app, settings, on_refusal, refuse_unread, "on"), lifecycle, settings)
 
 
 def _configure(
-    app: Any, settings: Settings, on_refusal: _RefusalHook, lifespan: Literal["on", "off"]
+    app: Any,
+    settings: Settings,
+    on_refusal: _RefusalHook,
+    refuse_unread: RefuseUnread,
+    lifespan: Literal["on", "off"],
 ) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=bounded_protocol(
-            settings.header_timeout_s, settings.body_timeout_s, settings.max_body_bytes, on_refusal
+            settings.header_timeout_s,
+            settings.body_timeout_s,
+            settings.max_body_bytes,
+            on_refusal,
+            refuse_unread,
         ),
         ws="none",
         loop="asyncio",

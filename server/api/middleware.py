@@ -9,6 +9,7 @@ import random
 import re
 import time
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.api.errors import (
@@ -87,6 +88,24 @@ class RequestMiddleware:
         finally:
             self._metrics.requests_in_flight.dec()
             self._finish(scope, record)
+
+    def refuse(self, request_id: str | None, error: DragomanError, body_bytes: int) -> Response:
+        """Note and answer a request of this route that was refused before it became one.
+
+        Args:
+            request_id: that the client gave it; None makes one.
+            error: why.
+            body_bytes: of its body.
+
+        Returns:
+            The answer.
+        """
+        record = RequestRecord(request_id or _new_id(), error=error, body_bytes=body_bytes)
+        response = response_for(error, record.request_id)
+        response.headers["x-request-id"] = record.request_id
+        record.status = response.status_code
+        self._finish({"method": "POST"}, record)
+        return response
 
     def _finish(self, scope: Scope, record: RequestRecord) -> None:
         duration_s = time.monotonic() - record.started_s
@@ -173,7 +192,11 @@ def _read_headers(scope: Scope) -> tuple[str, str | None, DragomanError | None]:
         fault = AmbiguousFramingError("Content-Length and Transfer-Encoding exclude each other")
     elif len(headers) > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
         fault = HeadersTooLargeError(f"more than {_MAX_HEADERS} headers or {_MAX_HEADER_BYTES} bytes of them")
-    return request_id or f"{random.getrandbits(64):016x}", traceparent, fault
+    return request_id or _new_id(), traceparent, fault
+
+
+def _new_id() -> str:
+    return f"{random.getrandbits(64):016x}"
 
 
 def _number(value: bytes) -> int:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -70,6 +70,7 @@ class TranslateEndpoint:
         router: Router,
         lifecycle: Lifecycle,
         request_timeout_s: float,
+        check_room: Callable[[int], None],
         access: Access | None = None,
     ) -> None:
         """Keep what is needed.
@@ -78,11 +79,14 @@ class TranslateEndpoint:
             router: knows who does the work.
             lifecycle: says whether requests are accepted.
             request_timeout_s: longest deadline of a request.
+            check_room: given the requests that were taken on, raises QueueFullError if another should not be
+                read.
             access: who may send how much; None for everybody and anything.
         """
         self._router = router
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
+        self._check_room = check_room
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,6 +111,7 @@ class TranslateEndpoint:
         record, access = record_of(scope), self._access
         self._lifecycle.check_accepting()
         client = None if access is None else access.greet(scope)
+        self._check_room(self._lifecycle.active)
         headers = _headers(scope)
         given, typed = await _read(scope, headers, receive, record)
         if access is not None:

@@ -140,9 +140,7 @@ class Scheduler:
             raise TooManyTextsError(f"more than {limits.max_queue_sentences} sentences in one request")
         if tokens > limits.max_queue_tokens:
             raise TextTooLongError(f"more than {limits.max_queue_tokens} tokens in one request")
-        excess = self.tokens + tokens - limits.max_queue_tokens
-        if self.sentences + len(sequences) > limits.max_queue_sentences or excess > 0:
-            raise QueueFullError("too many sentences are waiting", self.retry_after_s(max(excess, tokens)))
+        self.check_room(len(sequences), tokens)
         if not sequences:
             return
         key, submitted_s = sequences[0].request_id, sequences[0].submitted_s
@@ -158,6 +156,20 @@ class Scheduler:
         for sequence in sequences:
             self._count(sequence, request.lane, 1)
             self._first_deadline_s = min(self._first_deadline_s, sequence.deadline_s)
+
+    def check_room(self, sentences: int = 1, tokens: int = 1) -> None:
+        """Check that a request could be put in the line.
+
+        Args:
+            sentences: of the request.
+            tokens: source tokens of them all.
+
+        Raises:
+            QueueFullError: the line has no room for it now.
+        """
+        excess = self.tokens + tokens - self._limits.max_queue_tokens
+        if self.sentences + sentences > self._limits.max_queue_sentences or excess > 0:
+            raise QueueFullError("too many sentences are waiting", self.retry_after_s(max(excess, tokens)))
 
     def admit(self, now_s: float, load: Load) -> list[Sequence]:
         """Take the next sentences out of the line.

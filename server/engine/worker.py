@@ -151,6 +151,11 @@ class WorkerPool:
             sequence.future.add_done_callback(functools.partial(self._on_done, sequence))
         return [sequence.future for sequence in sequences]
 
+    def check_room(self, active: int) -> None:
+        """Raise QueueFullError without room for one more than those of `active` requests not here yet."""
+        with self._lock:
+            self._scheduler.check_room(1 + max(0, active - len(self._live)))
+
     def abort(self, request_id: str) -> None:
         """End a request: waiting sentences leave the line now, decoding ones their rows within a step."""
         with self._lock:

@@ -25,6 +25,10 @@ class TranslationEngine(Protocol):
         """Queue sentences, all or none, with one way to decode for all or for each; futures end once."""
         ...
 
+    def check_room(self, active: int) -> None:
+        """Raise QueueFullError without room for one more than those of `active` requests not here yet."""
+        ...
+
     def abort(self, request_id: str) -> None:
         """Drop whatever of a request has not ended yet."""
         ...

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from server.engine.sequence import EngineStats
-from server.errors import TextTooLongError
+from server.errors import QueueFullError, TextTooLongError
 from server.service.admission import check_texts
 from server.service.languages import AUTO, Detection, Detector, Directions
 from server.service.reloading import Serving, together
@@ -87,6 +87,26 @@ class Router:
     def stats_by_model(self) -> Mapping[str, EngineStats]:
         """Say it of each model, by its name."""
         return {serving.model.manifest.name: serving.stats() for serving in self.servings}
+
+    def check_room(self, active: int) -> None:
+        """Check that some model would take a request now, whichever it is for.
+
+        Args:
+            active: requests that were taken on before it and have not ended. Those that are still being
+                tokenised need room, too.
+
+        Raises:
+            QueueFullError: all lines are full; no request needs to be read to know that it is refused.
+        """
+        refusals = []
+        for serving in self.servings:
+            try:
+                serving.model.engine.check_room(active)
+            except QueueFullError as error:
+                refusals.append(error)
+            else:
+                return
+        raise min(refusals, key=lambda error: error.retry_after_s)
 
     async def translate(self, request: TranslationRequest) -> Translation:
         """Translate every text of a request.

@@ -62,6 +62,10 @@ class FakeEngine:
             self.release()
         return futures
 
+    def check_room(self, active: int) -> None:
+        if max(self.waiting, active) >= self.max_queue_sentences:
+            raise QueueFullError("the queue is full", retry_after_s=2.0)
+
     def release(self) -> None:
         """Finish everything that waits."""
         self.gate.set()

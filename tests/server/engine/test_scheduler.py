@@ -160,6 +160,20 @@ def test_tokens_are_bounded_too() -> None:
     assert scheduler.tokens == 8000
 
 
+def test_a_full_line_is_known_before_a_request_is_read() -> None:
+    scheduler = Scheduler(LIMITS)
+    scheduler.add(request("first", 299, 1))
+    scheduler.check_room()
+    scheduler.add(request("second", 1, 1))
+    with pytest.raises(QueueFullError):
+        scheduler.check_room()
+    scheduler.abort("first")
+    scheduler.check_room()
+    scheduler.add(request("third", 1, 8999))
+    with pytest.raises(QueueFullError):
+        scheduler.check_room()
+
+
 def test_what_never_fits_is_no_matter_of_trying_again() -> None:
     with pytest.raises(TooManyTextsError):
         Scheduler(LIMITS).add(request("crowd", 301, 1))

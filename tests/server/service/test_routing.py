@@ -321,3 +321,16 @@ def test_two_models_for_one_thing_are_refused(others: dict[str, Any], message: s
     with pytest.raises(SettingError, match=message):
         check_together([one, manifest(**others)])
     check_together([one, manifest(name="b", directions=directions("de-en"))])
+
+
+def test_there_is_room_while_one_model_has_some() -> None:
+    models = Models("en-de", "de-en")
+
+    async def check(router: Router) -> None:
+        router.check_room(0)
+
+    models["en-de"].max_queue_sentences = 0
+    models.run(check)
+    models["de-en"].max_queue_sentences = 0
+    with pytest.raises(QueueFullError):
+        models.run(check)
