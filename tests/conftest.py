@@ -1,6 +1,7 @@
 """What every test may use. One thread for torch and its relatives: small machines run this too."""
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,10 @@ import pytest
 hypothesis.settings.register_profile("patient", deadline=None)
 if "CI" not in os.environ:
     hypothesis.settings.load_profile("patient")
+
+# What a shell starts in the background ignores Ctrl-C, and `nohup` the hang-up; so would all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -46,6 +45,13 @@ def running(processes: int, file: Path, out: Path) -> Iterator[subprocess.Popen[
         process.wait()
 
 
+def complete(processes: int, file: Path, out: Path) -> None:
+    """Run to the end."""
+    with running(processes, file, out) as process:
+        errors = process.communicate(timeout=250)[1]
+        assert process.returncode == 0, errors[-4000:]
+
+
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 200
     while not condition():
@@ -72,7 +78,7 @@ def test_two_processes_have_the_losses_of_one_and_one_writes(
     with (tmp_path / "train.en").open("a") as en, (tmp_path / "train.de").open("a") as de:
         en.write("the cat sees the dog in the old house near the big tree\n")
         de.write("das Katze sieht das Hund im das alte Haus bei das grosse Baum\n")
-    subprocess.run(command(1, file, tmp_path / "one"), check=True, capture_output=True)
+    complete(1, file, tmp_path / "one")
     with running(2, file, tmp_path / "two") as process:
         output, errors = process.communicate(timeout=250)
         assert process.returncode == 0, errors[-2000:]
@@ -102,7 +108,7 @@ def test_a_killed_process_ends_the_run_which_goes_on_with_another_number(
 ) -> None:
     file = without_dropout(recipe(**OPTIONS))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run(command(1, file, whole), check=True, capture_output=True)
+    complete(1, file, whole)
     slow = file.with_name("slow.toml")  # the same run, that one may kill in the middle
     slow.write_text(file.read_text().replace("max_updates = 60", "max_updates = 100000"))
     with running(2, slow, broken) as process:
@@ -144,6 +150,5 @@ def test_sigterm_stops_every_process_after_the_same_update(
     update = int(saved.name[-7:])
 
     file = recipe(max_updates=update + 20, validate_every=20, average_checkpoints=0)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command(2, file, run), check=True, capture_output=True, env=environment, timeout=200)
+    complete(2, file, run)
     assert ("valid", update + 20) in losses(run)
