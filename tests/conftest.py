@@ -12,7 +12,7 @@ hypothesis.settings.register_profile("patient", deadline=None)
 if "CI" not in os.environ:
     hypothesis.settings.load_profile("patient")
 
-# What a shell starts in the background ignores Ctrl-C, and `nohup` the hang-up; so would all that tests start.
+# What a shell starts in the background ignores Ctrl-C, with `nohup` hang-ups, too; so would what tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
