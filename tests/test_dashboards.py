@@ -160,8 +160,12 @@ def test_every_family_is_watched(repository: Path, families: dict[str, tuple[str
 
 
 def test_dashboards_are_well_formed(repository: Path) -> None:
+    assert list(dashboards(repository)) == ["engine.json", "models.json", "service.json"]
+    assert len({dashboard["uid"] for dashboard in dashboards(repository).values()}) == 3
     for name, dashboard in dashboards(repository).items():
         assert dashboard["editable"] is False, name
+        assert dashboard["tags"] == ["dragoman"]
+        assert [link["tags"] for link in dashboard["links"]] == [["dragoman"]]  # each links to the others
         panels = dashboard["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels), name
         cells = [

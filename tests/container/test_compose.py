@@ -200,13 +200,16 @@ def test_prometheus_scrapes_it(stack: Stack) -> None:
 
 
 def test_every_panel_shows_data(stack: Stack, repository: Path) -> None:
-    """Some seconds of traffic, then every query of the dashboard gives numbers.
+    """Some seconds of traffic, then every query of the dashboards gives numbers.
 
     The stack serves without API keys; `tests/test_dashboards.py` asks what is about them.
     """
-    path = repository / "deploy/grafana/dashboards/dragoman.json"
-    dashboard = json.loads(path.read_text(encoding="utf-8"))
-    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    expressions = [
+        target["expr"]
+        for path in (repository / "deploy/grafana/dashboards").glob("*.json")
+        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]
+        for target in panel.get("targets", [])
+    ]
     for variable, value in VARIABLES.items():
         expressions = [expression.replace(variable, value) for expression in expressions]
     of_keys = [expression for expression in expressions if "dragoman_key_" in expression]
