@@ -148,7 +148,7 @@ class OnnxDevice:
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 4
-        return ort.InferenceSession(model, options, providers=self.providers)
+        return ort.InferenceSession(model, options, providers=self.providers, enable_fallback=0)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceTensor:
         """Allocate zeros.

@@ -315,7 +315,10 @@ def open_session(
 ) -> ort.InferenceSession:
     """Load a graph without the fusions that are slower, on a CPU, than what they replace."""
     disabled = _SLOW_FUSIONS if list(providers) == CPU else []
-    return ort.InferenceSession(str(file), options, providers=list(providers), disabled_optimizers=disabled)
+    # With its fallback, what it cannot load is printed to standard output and tried again on the processor.
+    return ort.InferenceSession(
+        str(file), options, providers=list(providers), disabled_optimizers=disabled, enable_fallback=0
+    )
 
 
 def session_options(intra_op_threads: int, *, spin: bool = False) -> ort.SessionOptions:

@@ -126,13 +126,14 @@ class Peers:
         self.server, self.admin_port = server, admin_port
         self.wrong: list[Any] = []
         self.done: dict[str, int] = {}
+        self.stop = threading.Event()
         self._lock = threading.Lock()
 
     def run(self, seed: int, end_s: float) -> None:
         draw = random.Random(seed)
         kinds = [self.normal, self.impatient, self.killed, self.invalid, self.reloading]
         with httpx.Client(base_url=self.server.url, timeout=60) as client:
-            while time.monotonic() < end_s:
+            while time.monotonic() < end_s and not self.stop.is_set():
                 (kind,) = draw.choices(kinds, weights=(60, 15, 10, 10, 5))
                 try:
                     kind(client, draw)
@@ -185,9 +186,14 @@ def misbehaving(server: RunningServer, admin_port: int, seconds: float) -> Itera
     threads = [threading.Thread(target=peers.run, args=(seed, end_s)) for seed in range(CLIENTS)]
     for thread in threads:
         thread.start()
-    yield peers
-    for thread in threads:
-        thread.join()
+    try:
+        yield peers
+    except BaseException:
+        peers.stop.set()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
 
 
 def check_mixed_load(bundle: Path, log: Path, seconds: float) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from export.bundle import BundleError
+from tests.bundle_fuzzer import Fuzzer
+
 FORGED = re.compile(r"\d+ signed flipped [\w.]+\.(weights|onnx)")
 WATCHDOG_S = 60.0  # a load takes 0.2 s
 
@@ -50,6 +53,7 @@ def watch(command: list[str], directory: Path, count: int) -> Counter[str]:
 
     threading.Thread(target=read, daemon=True).start()
     ends: Counter[str] = Counter()
+    damage = "at the start"
     try:
         while damage := lines.get(timeout=WATCHDOG_S):
             end = lines.get(timeout=WATCHDOG_S)
@@ -80,6 +84,19 @@ def test_10000_damaged_bundles_are_refused_or_harmless(tiny_bundle_int8: Path, t
     ends = fuzz(tiny_bundle_int8, tmp_path, 1000, 10_000)
     assert ends["refused"] > 7000
     print(dict(ends))
+
+
+def test_what_onnx_runtime_cannot_read_is_not_printed(
+    tiny_bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Seed 4661 of the above: a name that is no text. Standard output is the log."""
+    fuzzer = Fuzzer(Path(shutil.copytree(tiny_bundle, tmp_path / "bundle")))
+    graph = fuzzer.bundle / "encoder.onnx"
+    graph.write_bytes(graph.read_bytes().replace(b"MatMul", b"\xf9atMul"))
+    fuzzer.sign(graph)
+    with pytest.raises(BundleError, match=r"encoder\.onnx"):
+        fuzzer.translate()
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
