@@ -197,5 +197,5 @@ def _load(path: Path) -> sentencepiece.SentencePieceProcessor:
         raise TokenizerError(f"{path}: no such tokenizer file")
     try:
         return sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, ValueError) as error:  # its message may quote what is no text
         raise TokenizerError(f"{path}: not a SentencePiece model") from error

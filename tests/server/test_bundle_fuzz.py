@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from export.bundle import BundleError
+from model.tokenizer import Tokenizer
 from tests.bundle_fuzzer import Fuzzer
 
 FORGED = re.compile(r"\d+ signed flipped [\w.]+\.(weights|onnx)")
@@ -97,6 +98,23 @@ def test_what_onnx_runtime_cannot_read_is_not_printed(
     with pytest.raises(BundleError, match=r"encoder\.onnx"):
         fuzzer.translate()
     assert capfd.readouterr().out == ""
+
+
+def test_a_vocabulary_that_sentencepiece_complains_of_in_other_than_text_is_refused(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    """Seed 8008: it quotes a piece that occurs twice, and this one is not UTF-8."""
+    fuzzer = Fuzzer(Path(shutil.copytree(tiny_bundle, tmp_path / "bundle")))
+    file = fuzzer.bundle / "source.spm"
+    content, pieces = file.read_bytes(), Tokenizer.load(file).source_pieces()
+    one, other = [piece.encode() for piece in pieces if len(piece.encode()) == 5][:2]
+    for piece in (one, other):
+        assert content.count(b"\x0a\x05" + piece) == 1
+        content = content.replace(b"\x0a\x05" + piece, b"\x0a\x05\xb8\xb8\xb8\xb8\xb8")
+    file.write_bytes(content)
+    fuzzer.sign(file)
+    with pytest.raises(BundleError, match="not a SentencePiece model"):
+        fuzzer.translate()
 
 
 @pytest.mark.parametrize(
