@@ -51,7 +51,7 @@ def pair(
         export_huggingface(shipped, aside / "hf", force=False, report=lambda line: None)
     else:
         pieces = shipped / "source.spm"
-        write_marian(aside / "hf", pieces, pieces, end_bias=5.0, gain=0.45, **BASE)
+        write_marian(aside / "hf", pieces, pieces, end_bias=7.0, gain=0.45, **BASE)
     served = Served(_bundle(aside / "hf", texts, aside / "bundle"))
     yield request.param, Reference(aside / "hf"), served
     served.close()
