@@ -102,7 +102,7 @@ class RequestMiddleware:
         """
         record = RequestRecord(request_id or _new_id(), error=error, body_bytes=body_bytes)
         response = response_for(error, record.request_id)
-        response.headers["x-request-id"] = record.request_id
+        response.raw_headers.append((b"x-request-id", record.request_id.encode()))
         record.status = response.status_code
         self._finish({"method": "POST"}, record)
         return response
