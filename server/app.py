@@ -116,7 +116,7 @@ def create_app(
 
         def check_room(active: int) -> None:
             """Refuse, while requests come faster than they can be read, what would be refused afterwards."""
-            if lag.is_behind:
+            if lag.is_behind and not lifecycle.draining:  # which has an answer of its own
                 router.check_room(active)
 
         endpoint = TranslateEndpoint(router, lifecycle, settings.request_timeout_s, check_room, access)

@@ -20,6 +20,7 @@ from server.api.errors import (
     response_for,
 )
 from server.api.record import RequestRecord, attach, record_of
+from server.api.shedding import Unread
 from server.api.trace_context import read_traceparent
 from server.api.tracing import Tracing
 from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
@@ -89,18 +90,19 @@ class RequestMiddleware:
             self._metrics.requests_in_flight.dec()
             self._finish(scope, record)
 
-    def refuse(self, request_id: str | None, error: DragomanError, body_bytes: int) -> Response:
+    def refuse(self, request: Unread, error: DragomanError) -> Response:
         """Note and answer a request of this route that was refused before it became one.
 
         Args:
-            request_id: that the client gave it; None makes one.
+            request: what is known of it.
             error: why.
-            body_bytes: of its body.
 
         Returns:
             The answer.
         """
-        record = RequestRecord(request_id or _new_id(), error=error, body_bytes=body_bytes)
+        record = RequestRecord(
+            request.request_id or _new_id(), request.traceparent, body_bytes=request.body_bytes, error=error
+        )
         response = response_for(error, record.request_id)
         response.raw_headers.append((b"x-request-id", record.request_id.encode()))
         record.status = response.status_code

@@ -8,17 +8,35 @@ any of that, in an eighth of a millisecond, and 350 are left.
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.responses import Response
 
+from server.api.trace_context import read_traceparent
 from server.errors import QueueFullError
 
 _FIRST_LINE = re.compile(rb"POST /translate(?:\?[!-~]*)? HTTP/1\.1\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r\n|$)")
+_TRACEPARENT = re.compile(rb"\r\ntraceparent:[ \t]*([!-~]+)[ \t]*(?:\r\n|$)")
 _REQUEST_ID = re.compile(rb"\r\nx-request-id:[ \t]*([A-Za-z0-9._-]{1,64})[ \t]*(?:\r\n|$)", re.IGNORECASE)
 # They change how a request is read or answered: the ordinary way knows how.
-_UNUSUAL = (b"transfer-encoding", b"expect:", b"\r\nconnection: close", b"\r\nupgrade", b"\r\norigin:")
+_UNUSUAL = (b"transfer-encoding", b"expect:", b"close", b"\r\nupgrade", b"\r\norigin:")
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What is looked at of a request that is not read.
+
+    Attributes:
+        request_id: that the client gave it, if it did.
+        traceparent: of the client, if it sent a good one.
+        body_bytes: of its body.
+    """
+
+    request_id: str | None
+    traceparent: str | None
+    body_bytes: int
 
 
 class Shedding:
@@ -27,15 +45,14 @@ class Shedding:
     def __init__(
         self,
         check_room: Callable[[int], None],
-        refuse: Callable[[str | None, QueueFullError, int], Response],
+        refuse: Callable[[Unread, QueueFullError], Response],
     ) -> None:
         """Keep what is needed.
 
         Args:
             check_room: given the requests that are under way, raises QueueFullError if another translation
                 should not be read.
-            refuse: given the client's id of a request, why it is refused and the bytes of its body, notes
-                that and gives the answer.
+            refuse: given a request and why it is refused, notes that and gives the answer.
         """
         self._check_room = check_room
         self._refuse = refuse
@@ -54,13 +71,13 @@ class Shedding:
         try:
             self._check_room(under_way)
         except QueueFullError as error:
-            found = _read(data)
-            return None if found is None else _written(self._refuse(found[0], error, found[1]), headers)
+            request = _look_at(data)
+            return None if request is None else _written(self._refuse(request, error), headers)
         return None
 
 
-def _read(data: bytes) -> tuple[str | None, int] | None:
-    """Give the client's id and the length of the body of one whole, ordinary translation request."""
+def _look_at(data: bytes) -> Unread | None:
+    """Look at one whole, ordinary translation request; None is anything else."""
     head, end, body = data.partition(b"\r\n\r\n")
     if not end or not _FIRST_LINE.match(head) or head.count(b"\n") != head.count(b"\r\n"):
         return None
@@ -70,8 +87,12 @@ def _read(data: bytes) -> tuple[str | None, int] | None:
         return None
     if any(name in lower for name in _UNUSUAL):
         return None
-    request_id = _REQUEST_ID.search(head)
-    return (None if request_id is None else str(request_id[1], "ascii")), len(body)
+    request_id, traceparent = _REQUEST_ID.search(head), _TRACEPARENT.search(lower)
+    return Unread(
+        None if request_id is None else str(request_id[1], "ascii"),
+        None if traceparent is None else read_traceparent(traceparent[1]),
+        len(body),
+    )
 
 
 def _written(response: Response, headers: Sequence[tuple[bytes, bytes]]) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 
 from server.api import shedding
 from server.api.loop_lag import LoopLag
+from server.api.shedding import Unread
 from server.app import create_app
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
@@ -87,6 +88,18 @@ def test_a_client_that_names_its_request_finds_the_name(connection: socket.socke
     assert headers["x-request-id"] == body["request_id"] == "mine-1"
 
 
+def test_a_server_that_drains_says_so(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoopLag, "is_behind", True)
+    app = create_app(SETTINGS, served_model(engine))
+    with serving(app, SETTINGS) as client:
+        address = client.base_url.host, client.base_url.port or 80
+        app.state.lifecycle.begin_drain()
+        with socket.create_connection(address, timeout=20) as connection:
+            connection.sendall(REQUEST + b"\r\n" + BODY)
+            status, _, body = read_answer(connection)
+    assert (status, body["code"]) == (503, "draining")
+
+
 def test_other_requests_are_served(client: httpx.Client) -> None:
     assert client.get("/livez").status_code == client.get("/languages").status_code == 200
 
@@ -113,6 +126,7 @@ def test_a_loop_that_keeps_up_reads_everything(client: httpx.Client, monkeypatch
         REQUEST + b"Transfer-Encoding: chunked\r\n\r\n" + BODY,
         REQUEST + b"Expect: 100-continue\r\n\r\n" + BODY,
         REQUEST + b"Connection: Close\r\n\r\n" + BODY,
+        REQUEST + b"Connection:keep-alive,close\r\n\r\n" + BODY,
         REQUEST + b"Origin: http://x\r\n\r\n" + BODY,
         REQUEST + b"A: b\n\r\n" + BODY,
         REQUEST.replace(b"POST", b"GET") + b"\r\n" + BODY,
@@ -122,11 +136,17 @@ def test_a_loop_that_keeps_up_reads_everything(client: httpx.Client, monkeypatch
     ],
 )
 def test_what_is_not_one_ordinary_request_goes_the_ordinary_way(data: bytes) -> None:
-    assert shedding._read(data) is None
+    assert shedding._look_at(data) is None
 
 
 def test_ordinary_requests_are_known() -> None:
-    assert shedding._read(REQUEST + b"\r\n" + BODY) == (None, len(BODY))
+    size, trace = len(BODY), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     asked = REQUEST.replace(b"/translate", b"/translate?source=en").replace(b"Length:", b"length:  ")
-    assert shedding._read(asked + b"x-Request-Id: a.b\r\n\r\n" + BODY) == ("a.b", len(BODY))
-    assert shedding._read(REQUEST + b"X-Request-ID: a b\r\n\r\n" + BODY) == (None, len(BODY))
+    for head, expected in (
+        (REQUEST, Unread(None, None, size)),
+        (asked + b"x-Request-Id: a.b\r\n", Unread("a.b", None, size)),
+        (REQUEST + b"X-Request-ID: a b\r\n", Unread(None, None, size)),
+        (REQUEST + b"Traceparent: %s\r\n" % trace.encode(), Unread(None, trace, size)),
+        (REQUEST + b"traceparent: nonsense\r\n", Unread(None, None, size)),
+    ):
+        assert shedding._look_at(head + b"\r\n" + BODY) == expected
