@@ -115,6 +115,7 @@ def evaluate(
     against: training.Against = None,
     robustness: training.Robustness = False,
     page: training.Page = None,
+    direction: training.EvaluatedDirection = None,
 ) -> None:
     """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
     from export.bundle import BundleError
@@ -128,8 +129,8 @@ def evaluate(
     with _reported_errors(BundleError, DragomanError, LineError, OSError):
         check_tokenizer(tokenize)
         evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
-        translate = _translator(model, beam_size, length_penalty)
-        baseline = None if against is None else _translator(against, beam_size, length_penalty)
+        translate = _translator(model, beam_size, length_penalty, direction)
+        baseline = None if against is None else _translator(against, beam_size, length_penalty, direction)
         found = evaluation.report(translate, baseline, robustness=robustness)
         result = {"model": str(model), "beam_size": beam_size, **found}
         if against is not None:
@@ -139,21 +140,21 @@ def evaluate(
     typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
 
 
-def _translator(model: Path, beam_size: int, length_penalty: float) -> Callable[[Sequence[str]], list[str]]:
+def _translator(
+    model: Path, beam_size: int, length_penalty: float, direction: str | None
+) -> Callable[[Sequence[str]], list[str]]:
     """Load a checkpoint, or take a bundle, and return what translates lines with it."""
     if (model / "manifest.json").exists():
         from server.service.offline import translate_lines
 
         return lambda lines: translate_lines(
-            model, lines, beam_size=beam_size, length_penalty=length_penalty, split=False
+            model, lines, beam_size=beam_size, length_penalty=length_penalty, split=False, direction=direction
         )
-    from model.checkpoint import load_checkpoint
-    from model.evaluation import translate
+    from model.evaluation import checkpoint_translator
 
     if beam_size > 1:
         raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
-    read = load_checkpoint(model)
-    return lambda lines: translate(read.model, read.tokenizer, lines, read.config.special_tokens)
+    return checkpoint_translator(model, direction)
 
 
 @app.command(
@@ -196,10 +197,10 @@ def export(
         raise typer.Exit(run_export_huggingface(checkpoint, out, force=force))
     options = ExportOptions(
         precision=precision,
-        dev_source=dev_source,
-        dev_target=dev_target,
-        golden=golden,
-        calibration=calibration,
+        dev_source=dev_source or (),
+        dev_target=dev_target or (),
+        golden=golden or (),
+        calibration=calibration or (),
         calibration_sentences=calibration_sentences,
         calibration_method=calibration_method,
         weight_bits=weight_bits,
@@ -272,10 +273,10 @@ def import_model(
 
     options = ExportOptions(
         precision=precision,
-        dev_source=dev_source,
-        dev_target=dev_target,
-        golden=golden,
-        calibration=calibration,
+        dev_source=dev_source or (),
+        dev_target=dev_target or (),
+        golden=golden or (),
+        calibration=calibration or (),
         calibration_sentences=calibration_sentences,
         calibration_method=calibration_method,
         weight_bits=weight_bits,

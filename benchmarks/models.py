@@ -210,7 +210,7 @@ def _export(
     text = calibration_file(out, size.vocabulary)
     options = ExportOptions(
         precision=precision,
-        dev_source=text,
+        dev_source=[text],
         weight_bits=7 if precision == "int8" else None,
         beam_widths=BEAM_WIDTHS,
         threads=2,

@@ -58,7 +58,7 @@ def score_run(recipe_file: Path, run: Path, sets: Sequence[str], *, beam: int = 
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         options = ExportOptions(
-            precision="fp32", dev_source=dev_source, dev_target=dev_target, beam_widths=(1, beam)
+            precision="fp32", dev_source=[dev_source], dev_target=[dev_target], beam_widths=(1, beam)
         )
         export_bundle(run / "average", bundle, options, lambda line: print(line, file=sys.stderr))
         for name, text in texts.items():

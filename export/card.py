@@ -113,6 +113,10 @@ def _measured(quality: Quality | None, agreement: Agreement | None) -> list[str]
             "",
         ]
     rows = [f"| {name} | {score.bleu:.2f} | {score.chrf:.2f} |" for name, score in quality.scores.items()]
+    for pair, scores in quality.by_direction.items():
+        rows += [
+            f"| {name}, {pair} | {score.bleu:.2f} | {score.chrf:.2f} |" for name, score in scores.items()
+        ]
     lines = [
         f"Greedy decoding of `{quality.set}`, {quality.sentences:,} sentences.",
         "",

@@ -13,10 +13,11 @@ from export.bundle import BundleError
 from export.from_huggingface import ImportNames
 from export.huggingface_files import HuggingFaceError
 from export.importing import Kind, export_huggingface, import_model
-from export.pipeline import ExportError, ExportOptions, export_bundle
+from export.pipeline import ExportOptions, export_bundle
 from export.recover import RecoveryError
 from export.shortlist import ShortlistOptions, shortlist_bundle
 from export.shortlist_graphs import ShortlistError
+from export.texts import ExportError
 from export.verify import GateError
 from export.vmap import VmapError
 from model.checkpoint import CheckpointError

@@ -9,21 +9,29 @@ import typer
 
 Precision = Annotated[Literal["fp32", "fp16", "int8"], typer.Option(help="fp16 is for CUDA.")]
 DevSource = Annotated[
-    Path | None, typer.Option(help="Text that the gates are run on, a sentence a line, plain or .gz.")
+    list[Path] | None,
+    typer.Option(
+        help="Text that the gates are run on, a sentence a line, plain or .gz; given again for the model's "
+        "next direction.",
+    ),
 ]
 DevTarget = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(help="Its reference translation; without it, int8 and fp16 are compared with fp32."),
 ]
 CalibrationText = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
-        help="Source text for int8 activation ranges, as of the training corpus; else --dev-source."
+        help="Source text for int8 activation ranges, as of the training corpus; else --dev-source. "
+        "One file, or one a direction."
     ),
 ]
 GoldenText = Annotated[
-    Path | None,
-    typer.Option(help="Source text to choose the manifest's golden sentences from; else --dev-source."),
+    list[Path] | None,
+    typer.Option(
+        help="Source text to choose the manifest's golden sentences from; else --dev-source. Given again for "
+        "the model's next direction."
+    ),
 ]
 CalibrationSentences = Annotated[int, typer.Option(min=1, help="How many of its lines to use.")]
 CalibrationMethod = Annotated[

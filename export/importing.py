@@ -10,8 +10,9 @@ from typing import Literal
 from export.bundle import MANIFEST_NAME
 from export.from_huggingface import ImportNames, import_checkpoint
 from export.huggingface_files import find_directory
-from export.pipeline import ExportError, ExportOptions, export_bundle
+from export.pipeline import ExportOptions, export_bundle
 from export.recover import recover_checkpoint
+from export.texts import ExportError
 from export.to_huggingface import write_huggingface
 from model.checkpoint import load_checkpoint
 
@@ -46,7 +47,7 @@ def import_model(
         config = recover_checkpoint(Path(origin), out)
         report(f"wrote {out}: {config.origin}")
         return
-    if kind != "checkpoint" and options.dev_source is None and options.calibration is None:
+    if kind != "checkpoint" and not options.dev_source and not options.calibration:
         raise ExportError(
             "text is needed for the gates: give --dev-source, with or without --dev-target, or --calibration"
         )

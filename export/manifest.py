@@ -180,6 +180,9 @@ class Quality(_Part):
     signature_bleu: str
     signature_chrf: str
     scores: dict[Precision, Score]
+    by_direction: dict[str, dict[Precision, Score]] = Field(
+        default={}, description="of a model of several directions: en-de"
+    )
     bleu_loss: float = Field(description="fp32 minus the bundle's own precision")
     loss_accepted_by_flag: bool = False
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 import torch
@@ -25,6 +26,7 @@ from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
 from export.runner import Decoded, GraphRunner
+from export.texts import ExportError, Texts, calibration_rows, read_texts
 from export.verify import (
     MAX_BLEU_LOSS,
     MIN_AGREEMENT_BLEU,
@@ -35,11 +37,11 @@ from export.verify import (
     is_batch_invariant,
     measure_agreement,
     pick_golden,
-    to_source_ids,
 )
 from model.checkpoint import Checkpoint, load_checkpoint
-from model.corpus import read_lines, read_parallel
 from model.scoring import score
+
+Item = TypeVar("Item")
 
 BEAM_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
 MAX_BLEU_LOSS_OF_7_BITS = 0.1
@@ -48,21 +50,19 @@ _INVARIANCE_SENTENCES = 48
 _BEAM_SENTENCES = 12
 
 
-class ExportError(Exception):
-    """An export cannot be done as asked; the message is one line."""
-
-
 @dataclass(frozen=True)
 class ExportOptions:
     """What to make of a checkpoint.
 
     Attributes:
         precision: of the graphs.
-        dev_source: text for the gates, one sentence a line, plain or gzip.
+        dev_source: text for the gates, one sentence a line, plain or gzip: a file for the first direction, a
+            second one for the second, and so on.
         dev_target: its reference translation.
-        golden: source text that golden sentences are chosen from and that so becomes part of the bundle;
-            ``dev_source`` if None.
-        calibration: source text that int8 activation ranges come from; ``dev_source`` if None.
+        golden: source text that golden sentences are chosen from and that so becomes part of the bundle, by
+            direction as above; ``dev_source`` if there is none.
+        calibration: source text that int8 activation ranges come from, one file for all directions or one
+            each; ``dev_source`` if there is none.
         calibration_sentences: how many of its lines, drawn with a fixed seed.
         calibration_method: how a range is chosen.
         weight_bits: 7 or 8; None takes 7 unless that costs 0.1 BLEU against 8.
@@ -76,10 +76,10 @@ class ExportOptions:
     """
 
     precision: Precision = "int8"
-    dev_source: Path | None = None
-    dev_target: Path | None = None
-    golden: Path | None = None
-    calibration: Path | None = None
+    dev_source: Sequence[Path] = ()
+    dev_target: Sequence[Path] = ()
+    golden: Sequence[Path] = ()
+    calibration: Sequence[Path] = ()
     calibration_sentences: int = 512
     calibration_method: Method = "percentile"
     weight_bits: int | None = None
@@ -89,16 +89,6 @@ class ExportOptions:
     version: str = "1"
     notes: str = ""
     threads: int = 1
-
-
-@dataclass
-class _Texts:
-    """Text for the gates, tokenised once."""
-
-    sources: list[str]
-    ids: list[list[int]]
-    references: list[str] | None
-    name: str
 
 
 @dataclass
@@ -130,7 +120,7 @@ def export_bundle(
     """
     if out.exists() and not options.force:
         raise ExportError(f"{out} exists already; --force replaces it")
-    if options.dev_source is None and options.calibration is None:
+    if not options.dev_source and not options.calibration:
         raise ExportError(
             "text is needed for the gates: give --dev-source and --dev-target, or --calibration"
         )
@@ -154,7 +144,11 @@ class _Export:
         self.widths = sorted({1, *options.beam_widths, checkpoint.config.generation.beam_size or 1})
 
     def run(self) -> Manifest:
-        texts = self._read_texts()
+        texts = read_texts(
+            self.checkpoint,
+            self.options.dev_source or self.options.calibration,
+            self.options.dev_target if self.options.dev_source else (),
+        )
         self.report(f"exporting the encoder and {len(self.widths)} decoder graphs to ONNX")
         full = self._export(torch.float32)
         parity = self._check_parity(full, texts)
@@ -184,30 +178,6 @@ class _Export:
         self.report(f"wrote {self.out}: {len(manifest.files) + 1} files, {size / 1e6:.1f} MB")
         return manifest
 
-    def _read_texts(self) -> _Texts:
-        options, references = self.options, None
-        if options.dev_source is None:
-            assert options.calibration is not None
-            path, sources = options.calibration, [line for line in read_lines(options.calibration) if line]
-        elif options.dev_target is None:
-            path, sources = options.dev_source, [line for line in read_lines(options.dev_source) if line]
-        else:
-            path, pairs = options.dev_source, read_parallel([options.dev_source], [options.dev_target])
-            sources, references = pairs.sources, pairs.targets
-        return _Texts(sources, self._tokenize(sources, path), references, path.name)
-
-    def _source_ids(self, sources: Sequence[str], directions: int = 1) -> list[list[int]]:
-        """Tokenise for the first direction, or in turn for the first ``directions``."""
-        prefixes = [d.source_prefix_ids for d in self.checkpoint.config.all_directions[:directions]]
-        return to_source_ids(self.checkpoint.tokenizer, self.special, sources, prefixes)
-
-    def _tokenize(self, sources: Sequence[str], path: Path) -> list[list[int]]:
-        rows = self._source_ids(sources)
-        for number, row in enumerate(rows, start=1):
-            if len(row) > self.limit:
-                raise ExportError(f"{path}:{number}: {len(row)} tokens, the model takes {self.limit}")
-        return rows
-
     def _export(self, dtype: torch.dtype) -> _Graphs:
         model = self.checkpoint.model
         decoders = {width: export_decoder(model, width, dtype) for width in self.widths}
@@ -228,8 +198,8 @@ class _Export:
     def _in_memory(self, graphs: _Graphs) -> GraphRunner:
         return self._runner(graphs.encoder.SerializeToString(), graphs.decoders[1].SerializeToString())
 
-    def _check_parity(self, full: _Graphs, texts: _Texts) -> Parity:
-        sample = texts.ids[:_PARITY_SENTENCES]
+    def _check_parity(self, full: _Graphs, texts: Texts) -> Parity:
+        sample = _spread(texts.ids, _PARITY_SENTENCES)
         parity = check_parity(
             self.checkpoint.model,
             self._in_memory(full),
@@ -243,19 +213,16 @@ class _Export:
         )
         return parity
 
-    def _quantize(self, full: _Graphs, texts: _Texts) -> tuple[Calibration, _Graphs]:
+    def _quantize(self, full: _Graphs, texts: Texts) -> tuple[Calibration, _Graphs]:
         options = self.options
-        path = options.calibration or options.dev_source
-        assert path is not None
-        lines = [line for line in read_lines(path) if line]
-        if len(lines) > options.calibration_sentences:
-            lines = random.Random(0).sample(lines, options.calibration_sentences)
+        files = options.calibration or options.dev_source
+        sample = calibration_rows(self.checkpoint, files)
+        if len(sample) > options.calibration_sentences:
+            sample = random.Random(0).sample(sample, options.calibration_sentences)
         # A training corpus may hold lines that the model cannot take; they say nothing about ranges.
-        every = len(self.checkpoint.config.all_directions)
-        rows = [row for row in self._source_ids(lines, every) if len(row) <= self.limit]
-        self.report(
-            f"calibrating int8 on {len(lines)} sentences of {path.name} ({options.calibration_method})"
-        )
+        rows = [row for _, row in sample if len(row) <= self.limit]
+        names = ", ".join(path.name for path in files)
+        self.report(f"calibrating int8 on {len(sample)} sentences of {names} ({options.calibration_method})")
         ranges = calibrate(
             full.encoder,
             full.decoders[1],
@@ -272,13 +239,13 @@ class _Export:
         calibration = Calibration(
             method=options.calibration_method,
             weight_bits=graphs.weight_bits,
-            sentences=len(lines),
-            sample=path.name,
-            sample_sha256=hash_sample(lines),
+            sentences=len(sample),
+            sample=names,
+            sample_sha256=hash_sample([line for line, _ in sample]),
         )
         return calibration, graphs
 
-    def _choose_bits(self, full: _Graphs, ranges: CalibratedRanges, texts: _Texts) -> _Graphs:
+    def _choose_bits(self, full: _Graphs, ranges: CalibratedRanges, texts: Texts) -> _Graphs:
         def quantize(bits: int) -> _Graphs:
             decoders = {
                 width: quantize_graph(graph, ranges.decoder, bits, ranges.caches)
@@ -296,23 +263,26 @@ class _Export:
         self.report(f"7-bit weights lose {loss:.2f} BLEU against 8-bit")
         return seven if loss < MAX_BLEU_LOSS_OF_7_BITS else eight
 
-    def _decode(self, graphs: _Graphs, texts: _Texts) -> list[Decoded]:
+    def _decode(self, graphs: _Graphs, texts: Texts) -> list[Decoded]:
         if not graphs.results:
             graphs.results = decode_all(self._in_memory(graphs), texts.ids)
         return graphs.results
 
-    def _bleu(self, graphs: _Graphs, texts: _Texts) -> Score:
+    def _bleu(self, graphs: _Graphs, texts: Texts) -> Score:
         assert texts.references is not None
+        return self._score(self._decode(graphs, texts), texts.references)
+
+    def _score(self, results: Sequence[Decoded], references: Sequence[str]) -> Score:
         decode = self.checkpoint.tokenizer.decode
-        measured = score([decode(result.tokens) for result in self._decode(graphs, texts)], texts.references)
+        measured = score([decode(result.tokens) for result in results], references)
         return Score(bleu=measured.bleu, chrf=measured.chrf)
 
-    def _compare(self, full: _Graphs, graphs: _Graphs, texts: _Texts) -> Agreement | None:
+    def _compare(self, full: _Graphs, graphs: _Graphs, texts: Texts) -> Agreement | None:
         """Without references, judge by how close the translations are to those of fp32."""
         precision = self.options.precision
         if precision == "fp32":
             return None
-        self.report(f"translating {len(texts.sources)} sentences")
+        self.report(f"translating {len(texts.ids)} sentences")
         found = measure_agreement(
             self.checkpoint.tokenizer, texts.name, self._decode(full, texts), self._decode(graphs, texts)
         )
@@ -328,16 +298,23 @@ class _Export:
             )
         return found.model_copy(update={"loss_accepted_by_flag": lost})
 
-    def _judge(self, full: _Graphs, graphs: _Graphs, texts: _Texts) -> Quality | None:
+    def _judge(self, full: _Graphs, graphs: _Graphs, texts: Texts) -> Quality | None:
         precision = self.options.precision
         if texts.references is None:
             return None
-        self.report(f"translating {len(texts.sources)} dev sentences")
-        scores: dict[Precision, Score] = {"fp32": self._bleu(full, texts)}
-        if precision != "fp32":
-            scores[precision] = self._bleu(graphs, texts)
+        self.report(f"translating {len(texts.ids)} dev sentences")
+        judged: dict[Precision, _Graphs] = {"fp32": full, precision: graphs}
+        scores = {name: self._bleu(of_one, texts) for name, of_one in judged.items()}
         for name, measured in scores.items():
             self.report(f"{name}: BLEU {measured.bleu:.2f}, chrF {measured.chrf:.2f}")
+        by_direction: dict[str, dict[Precision, Score]] = {}
+        for name, of_one in judged.items() if len(texts.parts) > 1 else ():
+            for part, results in texts.of_parts(self._decode(of_one, texts)):
+                measured = self._score(results, part.references or [])
+                by_direction.setdefault(part.direction.name, {})[name] = measured
+                self.report(
+                    f"{name}, {part.direction.name}: BLEU {measured.bleu:.2f}, chrF {measured.chrf:.2f}"
+                )
         loss = round(scores["fp32"].bleu - scores[precision].bleu, 2)
         if loss > MAX_BLEU_LOSS and not self.options.allow_quality_loss:
             raise GateError(
@@ -347,37 +324,42 @@ class _Export:
         signatures = score(texts.references[:1], texts.references[:1])
         return Quality(
             set=texts.name,
-            sentences=len(texts.sources),
+            sentences=len(texts.ids),
             signature_bleu=signatures.bleu_signature,
             signature_chrf=signatures.chrf_signature,
             scores=scores,
+            by_direction=by_direction,
             bleu_loss=loss,
             loss_accepted_by_flag=loss > MAX_BLEU_LOSS,
         )
 
-    def _check_files(self, aside: Path, graphs: _Graphs, texts: _Texts) -> tuple[bool, tuple[Golden, ...]]:
+    def _check_files(self, aside: Path, graphs: _Graphs, texts: Texts) -> tuple[bool, tuple[Golden, ...]]:
         """Run the gates that look at the written files: batch invariance, beam graphs, golden sentences."""
         encoder = aside / ENCODER_FILE
         single = self._runner(encoder, aside / decoder_file(1))
         results = self._decode(graphs, texts)
-        # A stride, so that short and long sentences meet in one batch.
-        chosen = results[:: max(1, len(results) // _INVARIANCE_SENTENCES)][:_INVARIANCE_SENTENCES]
-        sources, targets = (
-            [texts.ids[result.index] for result in chosen],
-            [result.tokens for result in chosen],
-        )
+        # Spread, so that short and long sentences and all directions meet in one batch.
+        ids, chosen = texts.ids, _spread(results, _INVARIANCE_SENTENCES)
+        sources, targets = [ids[result.index] for result in chosen], [result.tokens for result in chosen]
         invariant = is_batch_invariant(single, sources, targets)
         self.report(f"batch-invariant bit by bit: {'yes' if invariant else 'no'}")
-        few = slice(_BEAM_SENTENCES)
+        few = _spread(sources, _BEAM_SENTENCES), _spread(targets, _BEAM_SENTENCES)
         for width in self.widths[1:]:
             wide = self._runner(encoder, aside / decoder_file(width), width)
-            check_beam_graph(single, wide, width, self.options.precision, sources[few], targets[few])
+            check_beam_graph(single, wide, width, self.options.precision, *few)
         return invariant, self._golden(single, texts, results)
 
-    def _golden(self, runner: GraphRunner, texts: _Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:
-        tokenizer, path = self.checkpoint.tokenizer, self.options.golden
-        if path is None:
-            return pick_golden(runner, tokenizer, texts.sources, texts.ids, results)
-        sources = read_lines(path)
-        ids = self._tokenize(sources, path)
-        return pick_golden(runner, tokenizer, sources, ids, decode_all(runner, ids))
+    def _golden(self, runner: GraphRunner, texts: Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:
+        if self.options.golden:
+            texts = read_texts(self.checkpoint, self.options.golden)
+            results = decode_all(runner, texts.ids)
+        golden: list[Golden] = []
+        for part, of_part in texts.of_parts(results):
+            own = [replace(result, index=index) for index, result in enumerate(of_part)]
+            golden += pick_golden(runner, self.checkpoint.tokenizer, part.sources, part.ids, own)
+        return tuple(golden)
+
+
+def _spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Take ``count`` items at even distances."""
+    return list(items[:: max(1, len(items) // count)][:count])

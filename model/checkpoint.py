@@ -54,6 +54,11 @@ class Direction(BaseModel):
     target: str
     source_prefix_ids: list[int] = []
 
+    @property
+    def name(self) -> str:
+        """The two languages: ``en-de``."""
+        return f"{self.source}-{self.target}"
+
 
 class Generation(BaseModel):
     """How the model is meant to be decoded; None leaves the choice to the server. See ``export.manifest``."""

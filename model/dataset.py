@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .augment import CopyAugmenter
 from .batching import Batch, batches_by_tokens, collate
 from .checkpoint import SpecialTokens
-from .corpus import ParallelText
+from .directions import DirectedText
 from .noise import damage
 from .recipe import Augment
 from .token_table import Column, TokenTable
@@ -30,25 +30,27 @@ class Augmentation:
     Owned by the training thread.
 
     Args:
-        text: the corpus, in memory.
+        corpus: of one direction, in memory.
         tokenizer: of the model.
         augment: which share of it, see model/augment.py.
         max_tokens: longer pairs are left out.
     """
 
     def __init__(
-        self, text: ParallelText, tokenizer: Tokenizer, augment: Augment, *, max_tokens: int
+        self, corpus: DirectedText, tokenizer: Tokenizer, augment: Augment, *, max_tokens: int
     ) -> None:
-        self._text = text
+        self._corpus = corpus
+        self._text = text = corpus.text
         self._tokenizer = tokenizer
         self._augment = augment
         self._max_tokens = max_tokens
         self._augmenter: CopyAugmenter | None = None
         if augment.copy_share or augment.number_share:
-            self._augmenter = CopyAugmenter(text.sources, text.targets, augment.number_words)
+            words = augment.number_words.get(corpus.direction.name, {})
+            self._augmenter = CopyAugmenter(text.sources, text.targets, words)
 
-    def draw(self, rng: np.random.Generator) -> TokenTable:
-        """Draw the additional pairs of an epoch."""
+    def draw(self, rng: np.random.Generator) -> list[tuple[list[int], list[int]]]:
+        """Draw the additional pairs of an epoch, as ids."""
         swapped: list[tuple[str, str]] = []
         candidates = [] if self._augmenter is None else self._augmenter.candidates
         for i, draw in zip(candidates, rng.random(len(candidates)), strict=True):
@@ -67,10 +69,9 @@ class Augmentation:
                 for (source, target), draw in zip(clean, draws, strict=True)
                 if draw < self._augment.noise_share
             ]
-        sources = self._tokenizer.encode_batch([source for source, _ in swapped])
+        sources = self._corpus.source_rows(self._tokenizer, [source for source, _ in swapped])
         targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
-        fitting = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, self._max_tokens)]
-        return table_of([source for source, _ in fitting], [target for _, target in fitting])
+        return [pair for pair in zip(sources, targets, strict=True) if fits(*pair, self._max_tokens)]
 
 
 class TrainingSet:
@@ -79,7 +80,7 @@ class TrainingSet:
     Args:
         table: the pairs.
         special: ids that are put around them.
-        augmentation: more pairs, each epoch others.
+        augmentation: more pairs of every direction, each epoch others.
         pool: pairs that are sorted together.
     """
 
@@ -87,7 +88,7 @@ class TrainingSet:
         self,
         table: TokenTable,
         special: SpecialTokens,
-        augmentation: Augmentation | None = None,
+        augmentation: Sequence[Augmentation] = (),
         *,
         pool: int = POOL,
     ) -> None:
@@ -110,8 +111,9 @@ class TrainingSet:
         """
         rng = np.random.default_rng([seed, epoch])
         tables = [self._table]
-        if self._augmentation is not None:
-            tables.append(self._augmentation.draw(rng))
+        if self._augmentation:
+            more = [pair for augmentation in self._augmentation for pair in augmentation.draw(rng)]
+            tables.append(table_of([source for source, _ in more], [target for _, target in more]))
         for pool in self._pools(sum(map(len, tables)), rng):
             for rows in self._batches(tables, pool, batch_tokens, rng):
                 if skip:

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from .batching import pad_rows
-from .checkpoint import SpecialTokens
+from .checkpoint import CheckpointError, SpecialTokens, load_checkpoint
 from .tokenizer import Tokenizer
 from .transformer import Transformer
+
+
+def checkpoint_translator(
+    directory: Path, direction: str | None = None
+) -> Callable[[Sequence[str]], list[str]]:
+    """Load a checkpoint and return what translates sentences with it, greedily.
+
+    Args:
+        directory: the checkpoint.
+        direction: ``en-fr``, of a model that has several; its first unless given.
+
+    Raises:
+        CheckpointError: it is damaged, or has no such direction.
+    """
+    read = load_checkpoint(directory)
+    known = {found.name: found for found in read.config.all_directions}
+    if direction is not None and direction not in known:
+        raise CheckpointError(f"{directory}: {direction} is not one of its directions: {', '.join(known)}")
+    tag = known[direction or next(iter(known))].source_prefix_ids
+    return lambda lines: translate(read.model, read.tokenizer, lines, read.config.special_tokens, tag=tag)
 
 
 @torch.inference_mode()
@@ -63,10 +84,20 @@ def translate(
     texts: Sequence[str],
     special: SpecialTokens,
     *,
+    tag: Sequence[int] = (),
     batch_size: int = 128,
     max_length: int = 200,
 ) -> list[str]:
     """Translate sentences greedily, sorted by length in batches, and return them in the caller's order.
+
+    Args:
+        model: in eval mode.
+        tokenizer: of the model.
+        texts: sentences.
+        special: ids of the model.
+        tag: ids that choose the direction, of a multilingual model.
+        batch_size: sentences at a time.
+        max_length: most tokens of a translation.
 
     Raises:
         ValueError: a sentence is longer than the model takes; nothing is cut.
@@ -74,7 +105,7 @@ def translate(
     device = next(model.parameters()).device
     limit = model.config.max_positions
     pieces = tokenizer.encode_batch(list(texts))
-    rows = [[*special.source_prefix_ids, *ids, *special.source_suffix_ids] for ids in pieces]
+    rows = [[*special.source_prefix_ids, *tag, *ids, *special.source_suffix_ids] for ids in pieces]
     for number, row in enumerate(rows, start=1):
         if len(row) > limit:
             raise ValueError(f"sentence {number} has {len(row)} tokens, the model takes {limit}")

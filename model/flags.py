@@ -23,6 +23,9 @@ LengthPenalty = Annotated[float, typer.Option(help="Of beam search; 0 for none."
 Tokenize = Annotated[
     str, typer.Option(help="sacreBLEU's tokeniser for BLEU; none for text that is tokenised.")
 ]
+EvaluatedDirection = Annotated[
+    str | None, typer.Option("--direction", help="Of a model that has several: en-fr. Else its first.")
+]
 JoinBpe = Annotated[bool, typer.Option("--join-bpe", help="Join pieces that end in @@ before scoring.")]
 Against = Annotated[
     Path | None, typer.Option(help="Another checkpoint or bundle: is the difference significant?")

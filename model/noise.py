@@ -1,4 +1,4 @@
-"""Damages sentences as people do who type in a hurry: case, punctuation, apostrophes and letters.
+"""Damages sentences as people do who type in a hurry: case, punctuation, apostrophes, accents and letters.
 
 A corpus of clean sentences teaches a model nothing about "i cant find my keys" or "WHERE IS IT", and what it
 does with them is worse than a word-by-word guess: it drops the negation. Trained with damaged sources and
@@ -9,6 +9,7 @@ Neural Machine Translation"). Works on letters of any script; nothing is specifi
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 
 import numpy as np
@@ -32,6 +33,8 @@ def damage(text: str, rng: np.random.Generator) -> str:
         text = _APOSTROPHES.sub("", text)
     if rng.random() < 0.3:
         text = text.replace(",", "")
+    if rng.random() < 0.25:
+        text = without_accents(text)
     if rng.random() < 0.4:
         text = _END.sub("", text) or text
     return _other_case(text, rng)
@@ -52,9 +55,20 @@ def in_capitals(text: str) -> str:
     return text.upper()
 
 
+def without_accents(text: str) -> str:
+    """Write plain letters for accented ones: "donde esta", "uber"; letters that are no accented form stay."""
+    plain = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFC", "".join(c for c in plain if not _is_latin_accent(c)))
+
+
 def without_punctuation(text: str) -> str:
     """Leave out apostrophes, commas and what ends the sentence; a text of nothing else stays."""
     return _END.sub("", _APOSTROPHES.sub("", text).replace(",", "")) or text
+
+
+def _is_latin_accent(character: str) -> bool:
+    # The block of combining marks for Latin, Greek and Cyrillic; vowel signs of other scripts are letters.
+    return "\u0300" <= character <= "\u036f"
 
 
 def _other_case(text: str, rng: np.random.Generator) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from .schedule import ScheduleName
 from .vocabulary import VocabularyKind
+
+_LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$"
 
 
 class RecipeError(ValueError):
@@ -20,17 +23,46 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Corpus(_Section):
-    """Where the text is; paths are relative to the recipe's folder. Several files a side are joined."""
+class DirectionText(_Section):
+    """Text of one direction; paths are relative to the recipe's folder. Several files a side are joined."""
 
-    source_language: str = Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")
-    target_language: str = Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")
+    source_language: str = Field(pattern=_LANGUAGE)
+    target_language: str = Field(pattern=_LANGUAGE)
     train_source: list[Path]
     train_target: list[Path]
     dev_source: list[Path]
     dev_target: list[Path]
+
+    @property
+    def name(self) -> str:
+        """The two languages: ``en-de``."""
+        return f"{self.source_language}-{self.target_language}"
+
+
+class Corpus(_Section):
+    """Where the text is: of one direction in the section itself, of several in ``[[corpus.directions]]``."""
+
+    directions: list[DirectionText] = Field(min_length=1)
     max_tokens: int = Field(default=128, gt=1, description="longer training pairs are left out")
     attribution: str = Field(default="", description="goes into the bundle's model card and NOTICE")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_direction(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "directions" in values:
+            return values
+        own = {name: value for name, value in values.items() if name in DirectionText.model_fields}
+        return {name: value for name, value in values.items() if name not in own} | {"directions": [own]}
+
+    @model_validator(mode="after")
+    def _all_different(self) -> Corpus:
+        names = [direction.name for direction in self.directions]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise PydanticCustomError(
+                "directions", "{twice} is there twice; join its files in one", {"twice": ", ".join(twice)}
+            )
+        return self
 
 
 class Vocabulary(_Section):
@@ -42,6 +74,7 @@ class Vocabulary(_Section):
         default=8000, gt=260, description="entries, of each side if not joint; with word: at most so many"
     )
     character_coverage: float = Field(default=0.9995, gt=0.9, le=1)
+    split_digits: bool = Field(default=False, description="numbers are spelled digit by digit; not with word")
 
 
 class Model(_Section):
@@ -58,7 +91,9 @@ class Augment(_Section):
     )
     number_share: float = Field(default=0.0, ge=0, le=1, description="of the pairs with a number, each epoch")
     copies: int = Field(default=1, ge=1, description="variants of each chosen pair with a number, each epoch")
-    number_words: dict[str, str] = Field(default_factory=dict)
+    number_words: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="spelled-out numbers and their translation, by direction: en-de"
+    )
     noise_share: float = Field(
         default=0.0, ge=0, le=1, description="of all pairs, once more with a damaged source, each epoch"
     )
@@ -114,11 +149,26 @@ class Recipe(_Section):
     augment: Augment = Augment()
     training: Training
 
+    @model_validator(mode="after")
+    def _number_words_of_directions(self) -> Recipe:
+        names = [direction.name for direction in self.corpus.directions]
+        for name in self.augment.number_words:
+            if name not in names:
+                raise PydanticCustomError(
+                    "number_words",
+                    "augment.number_words: {name} is no direction of the corpus ({names})",
+                    {"name": name, "names": ", ".join(names)},
+                )
+        return self
+
     def relative_to(self, folder: Path) -> Recipe:
         """Resolve the paths against the folder of the recipe."""
         sides = ("train_source", "train_target", "dev_source", "dev_target")
-        paths = {side: [folder / path for path in getattr(self.corpus, side)] for side in sides}
-        update: dict[str, _Section] = {"corpus": self.corpus.model_copy(update=paths)}
+        directions = [
+            text.model_copy(update={side: [folder / path for path in getattr(text, side)] for side in sides})
+            for text in self.corpus.directions
+        ]
+        update: dict[str, _Section] = {"corpus": self.corpus.model_copy(update={"directions": directions})}
         first = self.training.initialise_from
         if first is not None:
             update["training"] = self.training.model_copy(update={"initialise_from": folder / first})
@@ -148,4 +198,7 @@ def load_recipe(path: Path, *, seed: int | None = None) -> Recipe:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise RecipeError(f"{path}: {where}: {first['msg']}") from None
+        corpus = values.get("corpus")
+        if not isinstance(corpus, dict) or "directions" not in corpus:
+            where = where.replace("corpus.directions.0.", "corpus.")  # written in the section itself
+        raise RecipeError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None

@@ -18,6 +18,7 @@ from .checkpoint import (
     Checkpoint,
     CheckpointConfig,
     CheckpointError,
+    Direction,
     SpecialTokens,
     load_checkpoint,
     load_model_tensors,
@@ -27,6 +28,7 @@ from .checkpoint import (
 )
 from .config import TransformerConfig
 from .corpus import check_parallel, iterate_lines
+from .directions import directions_of, tags_of
 from .distributed import Processes, random_states, restore_random_state
 from .optimizer import optimizer_tensors, restore_optimizer
 from .recipe import Recipe, RecipeError
@@ -70,6 +72,9 @@ class RunDirectory:
     (weights), ``source.spm`` and ``target.spm``, ``tokens/`` (the corpus as ids), ``metrics.jsonl``,
     ``tensorboard/``.
 
+    Attributes:
+        directions: of the run, with the ids of their tags; known once ``tokenizer`` was called.
+
     Raises:
         RecipeError: ``training.initialise_from`` lies inside this run.
         CheckpointError: it is no checkpoint, or a damaged one.
@@ -84,9 +89,11 @@ class RunDirectory:
         self._recipe = recipe
         self._recipe_text = recipe_text
         self._start = self._read_start()
+        self.directions: list[Direction] = []
         if processes.first and not has_files_of(path / "tokens", recipe.corpus):
             # A broken corpus is found before anything is written.
-            check_parallel(recipe.corpus.train_source, recipe.corpus.train_target, quiet=quiet)
+            for text in recipe.corpus.directions:
+                check_parallel(text.train_source, text.train_target, quiet=quiet)
         path.mkdir(parents=True, exist_ok=True)
 
     def _read_start(self) -> Checkpoint | None:
@@ -117,13 +124,19 @@ class RunDirectory:
         return not (self.path / "target.spm").exists()
 
     def tokenizer(self, say: Callable[[str], None]) -> Tokenizer:
-        """Load the run's vocabulary; a new run copies that of ``initialise_from`` or learns one first."""
+        """Load the run's vocabulary; a new run copies that of ``initialise_from`` or learns one first.
+
+        Raises:
+            RecipeError: it cannot be used for these directions.
+        """
         if self._processes.first:
             self._provide_vocabulary(say)
         self._processes.wait()
-        return Tokenizer.load(
+        tokenizer = Tokenizer.load(
             self.path / "source.spm", None if self.joint_vocabulary else self.path / "target.spm"
         )
+        self.directions = directions_of(self._recipe.corpus, tokenizer)
+        return tokenizer
 
     def _provide_vocabulary(self, say: Callable[[str], None]) -> None:
         if self._start is not None:
@@ -136,9 +149,12 @@ class RunDirectory:
 
     def _learn_vocabulary(self, say: Callable[[str], None]) -> None:
         vocabulary, corpus = self._recipe.vocabulary, self._recipe.corpus
-        sides = {"source.spm": [*corpus.train_source, *(corpus.train_target if vocabulary.joint else ())]}
-        if not vocabulary.joint:
-            sides["target.spm"] = list(corpus.train_target)
+        sources = [path for text in corpus.directions for path in text.train_source]
+        targets = [path for text in corpus.directions for path in text.train_target]
+        if vocabulary.joint:
+            sides = {"source.spm": [*sources, *targets]}
+        else:
+            sides = {"source.spm": sources, "target.spm": targets}
         for name, files in sides.items():
             if not (self.path / name).exists():
                 say(f"learning {vocabulary.size:,} pieces from {', '.join(file.name for file in files)}")
@@ -148,6 +164,8 @@ class RunDirectory:
                     vocab_size=vocabulary.size,
                     kind=vocabulary.kind,
                     character_coverage=vocabulary.character_coverage,
+                    split_digits=vocabulary.split_digits,
+                    tags=tags_of(corpus) if name == "source.spm" else (),
                     seed=self._recipe.training.seed,
                 )
 
@@ -160,9 +178,10 @@ class RunDirectory:
         directory = self.path / "tokens"
         files = [self.path / name for name in _TOKENIZER_FILES if (self.path / name).exists()]
         if self._processes.first:
-            description = made_from(self._recipe.corpus, files, max_tokens)
+            corpus = self._recipe.corpus
+            description = made_from(corpus, self.directions, files, max_tokens)
             if not is_tokenised(directory, description):
-                tokenise(self._recipe.corpus, tokenizer, directory, description, quiet=quiet)
+                tokenise(corpus, self.directions, tokenizer, directory, description, quiet=quiet)
         self._processes.wait()
         return TokenTable.open(directory)
 
@@ -188,8 +207,9 @@ class RunDirectory:
             name=self._recipe.name,
             model=model.config,
             special_tokens=SpecialTokens(),
-            source_language=corpus.source_language,
-            target_language=corpus.target_language,
+            source_language=self.directions[0].source,
+            target_language=self.directions[0].target,
+            directions=self.directions if len(self.directions) > 1 else [],
             joint_vocabulary=self.joint_vocabulary,
             attribution=corpus.attribution,
             recipe_sha256=hashlib.sha256(self._recipe_text.encode()).hexdigest(),

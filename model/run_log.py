@@ -12,6 +12,8 @@ from typing import Any, TextIO
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from .directions import Translated
+
 _RECORD_EVERY = 20
 
 
@@ -94,17 +96,23 @@ class RunLog:
         self._lines.write(json.dumps({"kind": kind, "update": update, "epoch": epoch, **values}) + "\n")
         self._lines.flush()
 
-    def samples(self, update: int, samples: Sequence[tuple[str, str, str]]) -> None:
+    def samples(self, update: int, samples: Sequence[Translated]) -> None:
         """Write translations to TensorBoard and to samples.jsonl.
 
         Args:
             update: number of the update after which they were made.
-            samples: source, reference and translation of each.
+            samples: the sentences.
         """
         if self._board is None or self._samples is None:
             return
-        for number, (source, reference, translation) in enumerate(samples, start=1):
-            line = {"update": update, "source": source, "reference": reference, "translation": translation}
+        for number, (direction, source, reference, translation) in enumerate(samples, start=1):
+            line = {
+                "update": update,
+                "direction": direction.name,
+                "source": source,
+                "reference": reference,
+                "translation": translation,
+            }
             self._samples.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._board.add_text(f"samples/{number}", f"{source}\n\n{reference}\n\n{translation}", update)
         self._samples.flush()

@@ -10,6 +10,7 @@ import torch
 
 from .attention_maps import cross_attention
 from .checkpoint import SpecialTokens, load_model_tensors, read_tensors
+from .directions import Translated
 from .evaluation import translate
 from .recipe import Recipe
 from .tokenizer import Tokenizer
@@ -27,7 +28,7 @@ def write_run_page(
     model: Transformer,
     tokenizer: Tokenizer,
     special: SpecialTokens,
-    sources: Sequence[str],
+    samples: Sequence[Translated],
 ) -> Path:
     """Write the page of a finished run.
 
@@ -38,7 +39,7 @@ def write_run_page(
         model: gets the weights of ``chosen``, and is in eval mode afterwards.
         tokenizer: of the model.
         special: ids of the model.
-        sources: sentences, the shorter of which are shown with what the model looks at.
+        samples: sentences, the shorter of which are shown with what the model looks at.
 
     Returns:
         The page's path.
@@ -46,27 +47,28 @@ def write_run_page(
     weights = chosen / "model.safetensors"
     load_model_tensors(model, read_tensors(weights), weights)
     model.eval()
-    config, corpus = model.config, recipe.corpus
+    config, directions = model.config, recipe.corpus.directions
     facts = {
-        "languages": f"{corpus.source_language} to {corpus.target_language}",
+        "languages": ", ".join(f"{text.source_language} to {text.target_language}" for text in directions),
         "result": str(chosen),
         "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         "layers": f"{config.encoder_layers} + {config.decoder_layers} of {config.d_model}",
         "vocabulary": f"{config.source_vocab_size:,} and {config.target_vocab_size:,} pieces",
         "training": json.dumps(recipe.training.model_dump(mode="json", exclude_unset=True)),
     }
-    maps = _maps(model, tokenizer, special, sources)
+    maps = _maps(model, tokenizer, special, samples)
     return write_page(run, recipe.name, facts, maps)
 
 
 def _maps(
-    model: Transformer, tokenizer: Tokenizer, special: SpecialTokens, sources: Sequence[str]
+    model: Transformer, tokenizer: Tokenizer, special: SpecialTokens, samples: Sequence[Translated]
 ) -> Iterator[AttentionMap]:
     device, shown = next(model.parameters()).device, 0
     source_pieces, target_pieces = tokenizer.source_pieces(), tokenizer.target_pieces()
-    for source in sources:
-        ids = [*special.source_prefix_ids, *tokenizer.encode(source), *special.source_suffix_ids]
-        (translation,) = translate(model, tokenizer, [source], special)
+    for direction, source, _, _ in samples:
+        tag = direction.source_prefix_ids
+        ids = [*special.source_prefix_ids, *tag, *tokenizer.encode(source), *special.source_suffix_ids]
+        (translation,) = translate(model, tokenizer, [source], special, tag=tag)
         (target,) = tokenizer.encode_target_batch([translation])
         if shown == _MAPS or max(len(ids), len(target)) > _MOST_PIECES:
             continue

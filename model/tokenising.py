@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from .checkpoint import Direction
 from .corpus import CorpusError, iterate_parallel
 from .dataset import fits
 from .recipe import Corpus
@@ -20,16 +21,19 @@ _LINES = 1 << 14
 """Pairs that are tokenised at a time."""
 
 
-def made_from(corpus: Corpus, tokenizer_files: list[Path], max_tokens: int) -> dict[str, Any]:
-    """Describe what a table depends on: names, sizes and times of the text files, vocabulary, limit."""
+def made_from(
+    corpus: Corpus, directions: Sequence[Direction], tokenizer_files: list[Path], max_tokens: int
+) -> dict[str, Any]:
+    """Describe what a table depends on: names, sizes and times of the text files, vocabulary, tags, limit."""
     files = _files(corpus)
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in tokenizer_files]
-    return {"files": files, "tokenizer_sha256": hashes, "max_tokens": max_tokens}
+    tags = [direction.source_prefix_ids for direction in directions]
+    return {"files": files, "tokenizer_sha256": hashes, "tags": tags, "max_tokens": max_tokens}
 
 
 def _files(corpus: Corpus) -> list[list[str | int]]:
     found: list[list[str | int]] = []
-    for path in (*corpus.train_source, *corpus.train_target):
+    for path in (path for text in corpus.directions for path in (*text.train_source, *text.train_target)):
         try:
             status = path.stat()
         except OSError as error:
@@ -51,7 +55,13 @@ def is_tokenised(directory: Path, description: dict[str, Any]) -> bool:
 
 
 def tokenise(
-    corpus: Corpus, tokenizer: Tokenizer, directory: Path, description: dict[str, Any], *, quiet: bool
+    corpus: Corpus,
+    directions: Sequence[Direction],
+    tokenizer: Tokenizer,
+    directory: Path,
+    description: dict[str, Any],
+    *,
+    quiet: bool,
 ) -> None:
     """Tokenise the training text into ``directory``, some thousand pairs in memory at a time.
 
@@ -63,13 +73,17 @@ def tokenise(
     left_out = 0
     bar = tqdm(desc="tokenising", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True)
     with bar:
-        for pairs in _chunks(iterate_parallel(corpus.train_source, corpus.train_target)):
-            sources = tokenizer.encode_batch([source for source, _ in pairs])
-            targets = tokenizer.encode_target_batch([target for _, target in pairs])
-            kept = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, max_tokens)]
-            writer.add([source for source, _ in kept], [target for _, target in kept])
-            left_out += len(pairs) - len(kept)
-            bar.update(len(pairs))
+        for text, direction in zip(corpus.directions, directions, strict=True):
+            for pairs in _chunks(iterate_parallel(text.train_source, text.train_target)):
+                sources = [
+                    [*direction.source_prefix_ids, *ids]
+                    for ids in tokenizer.encode_batch([source for source, _ in pairs])
+                ]
+                targets = tokenizer.encode_target_batch([target for _, target in pairs])
+                kept = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, max_tokens)]
+                writer.add([source for source, _ in kept], [target for _, target in kept])
+                left_out += len(pairs) - len(kept)
+                bar.update(len(pairs))
     writer.finish(description, left_out)
 
 

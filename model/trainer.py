@@ -20,7 +20,8 @@ from .batching import Batch, take_share
 from .checkpoint import SpecialTokens, average_tensors, load_model_tensors
 from .config import TransformerConfig
 from .corpus import read_parallel
-from .dataset import Augmentation, TrainingSet, fits
+from .dataset import Augmentation, TrainingSet
+from .directions import with_directions
 from .distributed import LostProcessError, Processes
 from .optimizer import build_optimizer
 from .recipe import Recipe, RecipeError, load_recipe
@@ -69,7 +70,7 @@ class Trainer:
         self.processes = Processes.join(wanted)
         self.quiet = quiet or not self.processes.first
         self.device = torch.device(f"cuda:{self.processes.local_rank}" if wanted == "cuda" else wanted)
-        dev = read_parallel(corpus.dev_source, corpus.dev_target)
+        dev = [read_parallel(text.dev_source, text.dev_target) for text in corpus.directions]
         if training.threads:
             torch.set_num_threads(training.threads)
         torch.manual_seed(training.seed)
@@ -90,21 +91,19 @@ class Trainer:
             raise RecipeError(f"{recipe_file}: no training pair is shorter than {limit} tokens")
         if table.left_out:
             self._say(f"{table.left_out:,} pairs have {limit} tokens or more: left out")
-        positions = self.config.max_positions
-        rows = list(
-            zip(
-                self.tokenizer.encode_batch(dev.sources),
-                self.tokenizer.encode_target_batch(dev.targets),
-                strict=True,
-            )
+        self.validate = Validation(
+            with_directions(self.run_directory.directions, dev),
+            self.tokenizer,
+            self.special,
+            training,
+            self.processes,
+            max_positions=self.config.max_positions,
         )
-        too_long = sum(not fits(*pair, positions) for pair in rows)
-        if too_long:
+        if self.validate.too_long:
             raise RecipeError(
-                f"{recipe_file}: {too_long:,} dev pairs have {positions} tokens or more, "
-                "the model's max_positions; remove them or raise it"
+                f"{recipe_file}: {self.validate.too_long:,} dev pairs have {self.config.max_positions} "
+                "tokens or more, the model's max_positions; remove them or raise it"
             )
-        self.validate = Validation(dev, rows, self.tokenizer, self.special, training, self.processes)
         self.model = Transformer(self.config).to(self.device)
         self.optimizer = build_optimizer(self.model, training)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "fp16")
@@ -123,12 +122,15 @@ class Trainer:
             self._shared_loss = self.processes.wrap(self.batch_loss)
         self._stop = self._stop_agreed = self._averaged = False
 
-    def _augmentation(self, max_tokens: int) -> Augmentation | None:
+    def _augmentation(self, max_tokens: int) -> list[Augmentation]:
         augment, corpus = self.recipe.augment, self.recipe.corpus
         if not augment.copy_share and not augment.number_share and not augment.noise_share:
-            return None
-        text = read_parallel(corpus.train_source, corpus.train_target)
-        return Augmentation(text, self.tokenizer, augment, max_tokens=max_tokens)
+            return []
+        texts = [read_parallel(text.train_source, text.train_target) for text in corpus.directions]
+        return [
+            Augmentation(corpus, self.tokenizer, augment, max_tokens=max_tokens)
+            for corpus in with_directions(self.run_directory.directions, texts)
+        ]
 
     def _say(self, message: str) -> None:
         if not self.quiet:
@@ -252,9 +254,14 @@ class Trainer:
             return chosen
 
     def _write_page(self, chosen: Path) -> Path:
-        sources = [source for source, _, _ in self.validate.samples]
         return write_run_page(
-            self.run_directory.path, chosen, self.recipe, self.model, self.tokenizer, self.special, sources
+            self.run_directory.path,
+            chosen,
+            self.recipe,
+            self.model,
+            self.tokenizer,
+            self.special,
+            self.validate.samples,
         )
 
     def _validate_and_save(self, log: RunLog) -> None:
@@ -270,9 +277,10 @@ class Trainer:
         self._save(record)
         if better and self.processes.first:
             self.run_directory.write_model("best", self.model, self.progress, record)
+        parts = ", ".join(f"{name} {bleu:.2f}" for name, bleu in record.get("bleu_by_direction", {}).items())
         log.say(
             f"update {self.progress.update:,}: loss {record['loss']:.3f} BLEU {record['bleu']:.2f} "
-            f"chrF {record['chrf']:.2f}{' (best)' if better else ''}"
+            f"{f'({parts}) ' if parts else ''}chrF {record['chrf']:.2f}{' (best)' if better else ''}"
         )
         log.restart_clock()
 

@@ -24,6 +24,7 @@ class Sample:
 
     Attributes:
         update: number of the update after which it was translated.
+        direction: from which language to which, or empty in files of earlier versions.
         source: the sentence.
         reference: its translation in the corpus.
         translation: the model's.
@@ -33,6 +34,7 @@ class Sample:
     source: str
     reference: str
     translation: str
+    direction: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def write_page(run: Path, title: str, facts: Mapping[str, str], attention: Itera
     samples = read_samples(run / "samples.jsonl")
     if samples:
         parts.append(page.heading("Translations over time"))
-        parts += [_history(source, of_one) for source, of_one in samples.items()]
+        parts += [_history(of_one) for of_one in samples]
     maps = [_heat_map(one) for one in attention]
     if maps:
         parts += [page.heading("Where the last layer looks"), page.plots(maps)]
@@ -90,13 +92,13 @@ def read_metrics(file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return train, valid
 
 
-def read_samples(file: Path) -> dict[str, list[Sample]]:
-    """Read samples by their source, each by update; later ones count, as in ``read_metrics``."""
-    found: dict[str, dict[int, Sample]] = {}
+def read_samples(file: Path) -> list[list[Sample]]:
+    """Read what became of each sentence, by update; later ones count, as in ``read_metrics``."""
+    found: dict[tuple[str, str], dict[int, Sample]] = {}
     for line in _lines(file):
         sample = Sample(**line)
-        found.setdefault(sample.source, {})[sample.update] = sample
-    return {source: [of_one[update] for update in sorted(of_one)] for source, of_one in found.items()}
+        found.setdefault((sample.direction, sample.source), {})[sample.update] = sample
+    return [[of_one[update] for update in sorted(of_one)] for of_one in found.values()]
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -112,8 +114,9 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _history(source: str, samples: Sequence[Sample]) -> str:
-    rows = [("source", source), ("reference", samples[-1].reference)]
+def _history(samples: Sequence[Sample]) -> str:
+    last = samples[-1]
+    rows = [(last.direction or "source", last.source), ("reference", last.reference)]
     before = None
     for sample in samples:
         if sample.translation != before:  # what stays the same needs no line

@@ -11,7 +11,8 @@ from .batch_loss import BatchLoss
 from .batching import take_share
 from .checkpoint import SpecialTokens
 from .corpus import ParallelText
-from .dataset import TrainingSet, table_of
+from .dataset import TrainingSet, fits, table_of
+from .directions import DirectedText, Translated
 from .distributed import Processes
 from .evaluation import translate
 from .recipe import Training
@@ -25,35 +26,39 @@ class Validation:
     """Loss a token, BLEU and chrF of greedy translations of the dev set. Owned by the training thread.
 
     Attributes:
-        samples: source, reference and translation of some of the sentences, the same ones every time; empty
-            before the first call.
+        samples: some of the sentences, the same ones every time; empty before the first call.
+        too_long: pairs that the model cannot take.
 
     Args:
-        text: the dev set.
-        rows: the same as ids, source and target.
+        dev: the dev set of every direction.
         tokenizer: of the model.
         special: ids of the model.
         training: sizes of batches, label smoothing, and how many sentences are translated.
         processes: each takes its share.
+        max_positions: of the model.
     """
 
     def __init__(
         self,
-        text: ParallelText,
-        rows: Sequence[tuple[list[int], list[int]]],
+        dev: Sequence[DirectedText],
         tokenizer: Tokenizer,
         special: SpecialTokens,
         training: Training,
         processes: Processes,
+        *,
+        max_positions: int,
     ) -> None:
-        self._data = TrainingSet(table_of([row[0] for row in rows], [row[1] for row in rows]), special)
+        sources = [row for part in dev for row in part.source_rows(tokenizer)]
+        targets = [row for part in dev for row in tokenizer.encode_target_batch(part.text.targets)]
+        self.too_long = sum(not fits(*pair, max_positions) for pair in zip(sources, targets, strict=True))
+        self._data = TrainingSet(table_of(sources, targets), special)
         self._tokenizer = tokenizer
         self._special = special
         self._training = training
         self._processes = processes
-        stride = max(1, len(text) // (training.validate_sentences or len(text)))
-        self._sources, self._references = text.sources[::stride], text.targets[::stride]
-        self.samples: list[tuple[str, str, str]] = []
+        wanted = training.validate_sentences or len(sources)
+        self._parts = [_thinned(part, max(1, len(sources) // wanted)) for part in dev]
+        self.samples: list[Translated] = []
 
     def __call__(self, batch_loss: BatchLoss) -> dict[str, Any]:
         """Measure; the model is back in training mode afterwards. Every process gets the same numbers."""
@@ -68,18 +73,38 @@ class Validation:
                 total += float(losses[1])
                 tokens += batch.target_tokens
         smoothed, total = processes.add([smoothed, total])
-        translations = self._translations(batch_loss)
-        result = score(translations, self._references)
-        found = list(zip(self._sources, self._references, translations, strict=True))
+        translations = [self._translations(batch_loss, part) for part in self._parts]
+        found = [
+            Translated(part.direction, *sentence)
+            for part, texts in zip(self._parts, translations, strict=True)
+            for sentence in zip(part.text.sources, part.text.targets, texts, strict=True)
+        ]
+        result = score([one.translation for one in found], [one.reference for one in found])
         self.samples = found[:: -(-len(found) // _SAMPLES)]
         batch_loss.train()
-        return {"loss": total / tokens, "smoothed_loss": smoothed / tokens, **result.as_dict()}
+        record: dict[str, Any] = {
+            "loss": total / tokens,
+            "smoothed_loss": smoothed / tokens,
+            **result.as_dict(),
+        }
+        if len(self._parts) > 1:
+            record["bleu_by_direction"] = {
+                part.direction.name: score(texts, part.text.targets).bleu
+                for part, texts in zip(self._parts, translations, strict=True)
+            }
+        return record
 
-    def _translations(self, batch_loss: BatchLoss) -> list[str]:
-        processes = self._processes
-        own = self._sources[processes.rank :: processes.count]
-        texts = [""] * len(self._sources)
-        shares = processes.gather(translate(batch_loss.model, self._tokenizer, own, self._special))
+    def _translations(self, batch_loss: BatchLoss, part: DirectedText) -> list[str]:
+        processes, sources = self._processes, part.text.sources
+        tag = part.direction.source_prefix_ids
+        own = sources[processes.rank :: processes.count]
+        texts = [""] * len(sources)
+        shares = processes.gather(translate(batch_loss.model, self._tokenizer, own, self._special, tag=tag))
         for rank, share in enumerate(shares):
             texts[rank :: processes.count] = share
         return texts
+
+
+def _thinned(part: DirectedText, stride: int) -> DirectedText:
+    text = part.text
+    return DirectedText(part.direction, ParallelText(text.sources[::stride], text.targets[::stride]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,8 @@ def train_sentencepiece(
     vocab_size: int,
     kind: VocabularyKind,
     character_coverage: float = 0.9995,
+    split_digits: bool = False,
+    tags: Sequence[str] = (),
     seed: int = 1,
 ) -> None:
     """Train a model with ids pad 0, unk 1, bos 2, eos 3, and write it aside, then rename.
@@ -34,6 +36,8 @@ def train_sentencepiece(
             and unknown neighbours are one unknown piece.
         character_coverage: share of characters that get a piece of their own; the rest are spelled in bytes.
             Of words all characters are kept.
+        split_digits: every digit is a piece of its own, so that numbers are copied by digits; not of words.
+        tags: more pieces that no text produces.
         seed: fixes SentencePiece's own random choices.
 
     Raises:
@@ -47,7 +51,11 @@ def train_sentencepiece(
         "normalization_rule_name": "identity",
         "hard_vocab_limit": False,
     }
-    pieces: dict[str, Any] = {"character_coverage": character_coverage, "byte_fallback": True}
+    pieces: dict[str, Any] = {
+        "character_coverage": character_coverage,
+        "byte_fallback": True,
+        "split_digits": split_digits,
+    }
     try:
         with aside.open("wb") as stream:
             sentencepiece.SentencePieceTrainer.train(
@@ -60,6 +68,7 @@ def train_sentencepiece(
                 unk_id=1,
                 bos_id=2,
                 eos_id=3,
+                control_symbols=list(tags),
                 num_threads=1,
                 input_sentence_size=_SENTENCES,
                 minloglevel=2,

@@ -146,8 +146,8 @@ def tiny_bundle(directory: Path, checkpoint: Path, precision: Precision = "fp32"
     out = directory / "bundle"
     options = ExportOptions(
         precision=precision,
-        dev_source=source,
-        dev_target=target,
+        dev_source=[source],
+        dev_target=[target],
         beam_widths=(1, 2, 4),
         # So small a model loses some tenths, more or less of them from machine to machine.
         allow_quality_loss=True,

@@ -187,11 +187,11 @@ def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: Translati
     Raises:
         BundleError: a sentence comes out differently, or not at all.
     """
-    first, suffix = manifest.directions[0], manifest.special_tokens.source_suffix_ids
-    prefix = manifest.source_prefix(first.source, first.target)
+    suffix = manifest.special_tokens.source_suffix_ids
+    prefixes = {manifest.source_prefix(pair.source, pair.target) for pair in manifest.directions}
     for number, golden in enumerate(manifest.golden, start=1):
-        source = (*prefix, *tokenizer.encode(golden.source), *suffix)
-        if source != golden.source_ids:
+        source, ids = golden.source_ids, tokenizer.encode(golden.source)
+        if source not in {(*prefix, *ids, *suffix) for prefix in prefixes}:
             raise _differs(number, "tokenised")
         options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
         try:

@@ -59,7 +59,13 @@ def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
 
 
 def translate_lines(
-    bundle: Path, lines: Sequence[str], *, beam_size: int = 1, length_penalty: float = 1.0, split: bool = True
+    bundle: Path,
+    lines: Sequence[str],
+    *,
+    beam_size: int = 1,
+    length_penalty: float = 1.0,
+    split: bool = True,
+    direction: str | None = None,
 ) -> list[str]:
     """Translate lines with a bundle that is loaded for them alone.
 
@@ -69,12 +75,14 @@ def translate_lines(
         beam_size: hypotheses kept at each step.
         length_penalty: exponent of the length in a score.
         split: whether a line of several sentences is translated sentence by sentence.
+        direction: ``en-fr``, of a bundle that has several; its first unless given.
 
     Returns:
         One translation for each line.
 
     Raises:
         BundleError: the bundle is refused.
+        UnsupportedLanguageError: the bundle has no such direction.
         LineError: a line cannot be translated.
     """
     settings = Settings(bundle=(bundle,))
@@ -83,7 +91,8 @@ def translate_lines(
         wishes = DecodingWishes(beam_size=beam_size, length_penalty=length_penalty)
         limits = request_limits(settings, model.manifest)
         check_options(wishes, limits)
-        translator = LineTranslator(model, limits, wishes, split=split)
+        source, target = _named(model.manifest, direction)
+        translator = LineTranslator(model, limits, wishes, split=split, source=source, target=target)
         arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
         return [line.text.removesuffix("\n") for line in translator.run(arrived)]
     finally:
@@ -264,6 +273,15 @@ class LineTranslator:
             except queue.Full:
                 continue
             return
+
+
+def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
+    if name is None:
+        return None, None
+    known = {f"{pair.source}-{pair.target}": (pair.source, pair.target) for pair in manifest.directions}
+    if name not in known:
+        raise UnsupportedLanguageError(f"{name} is not a direction of this bundle: {', '.join(known)}")
+    return known[name]
 
 
 def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> Direction:

@@ -19,7 +19,8 @@ from export.from_huggingface import ImportNames, import_checkpoint
 from export.huggingface_config import read_settings
 from export.huggingface_files import HuggingFaceError, find_directory, read_front_matter
 from export.importing import import_model
-from export.pipeline import ExportError, ExportOptions
+from export.pipeline import ExportOptions
+from export.texts import ExportError
 from model.checkpoint import CheckpointConfig, load_checkpoint
 from model.tokenizer import TokenizerError
 from tests import factories

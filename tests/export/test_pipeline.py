@@ -15,8 +15,9 @@ import export.pipeline
 from export.bundle import Manifest, load_manifest, verify_bundle
 from export.calibration import hash_sample
 from export.onnx_export import export_decoder, export_encoder
-from export.pipeline import ExportError, ExportOptions, export_bundle
+from export.pipeline import ExportOptions, export_bundle
 from export.runner import Decoded, GraphRunner
+from export.texts import ExportError
 from export.verify import GateError
 from model.checkpoint import CheckpointError, load_checkpoint
 from model.scoring import Score
@@ -135,7 +136,7 @@ def test_an_existing_bundle_is_refused_and_left_alone(
 ) -> None:
     out = Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
     with pytest.raises(ExportError, match="--force"):
-        export_bundle(tiny_checkpoint, out, ExportOptions(dev_source=text[0]))
+        export_bundle(tiny_checkpoint, out, ExportOptions(dev_source=[text[0]]))
     assert verify_bundle(out) == load_manifest(tiny_bundle)
 
 
@@ -151,8 +152,8 @@ def test_force_replaces_a_bundle_and_leaves_nothing_behind(
     golden.write_text("".join(f"{sentence}\n" for sentence in own), encoding="utf-8")
     options = ExportOptions(
         precision="fp32",
-        dev_source=text[0],
-        golden=golden,
+        dev_source=[text[0]],
+        golden=[golden],
         beam_widths=(1,),
         force=True,
         version="2.5",
@@ -184,7 +185,7 @@ def test_without_references_int8_is_compared_with_fp32(
 ) -> None:
     monkeypatch.setattr(export.pipeline, "MIN_AGREEMENT_BLEU", 100.5)
     out = tmp_path / "bundle"
-    options = ExportOptions(dev_source=text[0], beam_widths=(1,), allow_quality_loss=allowed)
+    options = ExportOptions(dev_source=[text[0]], beam_widths=(1,), allow_quality_loss=allowed)
     if not allowed:
         with pytest.raises(GateError, match=r"against those of fp32, less than 100\.5; --allow-quality-loss"):
             export_bundle(tiny_checkpoint, out, options)
@@ -202,7 +203,7 @@ def test_without_references_int8_is_compared_with_fp32(
 
 def test_too_few_sentences_prove_nothing(tmp_path: Path, tiny_checkpoint: Path) -> None:
     source, target = factories.write_text(tmp_path, count=199)
-    options = ExportOptions(precision="fp32", dev_source=source, dev_target=target, beam_widths=(1,))
+    options = ExportOptions(precision="fp32", dev_source=[source], dev_target=[target], beam_widths=(1,))
     with pytest.raises(GateError, match="at least 200 sentences, there are 199"):
         export_bundle(tiny_checkpoint, tmp_path / "bundle", options)
 
@@ -211,12 +212,12 @@ def test_a_sentence_that_the_model_cannot_take_is_named(tmp_path: Path, tiny_che
     source, _ = factories.write_text(tmp_path)
     source.write_text(source.read_text(encoding="utf-8") + "x" * 400 + "\n", encoding="utf-8")
     with pytest.raises(ExportError, match=r"dev\.en:221: \d+ tokens, the model takes 128"):
-        export_bundle(tiny_checkpoint, tmp_path / "bundle", ExportOptions(dev_source=source))
+        export_bundle(tiny_checkpoint, tmp_path / "bundle", ExportOptions(dev_source=[source]))
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path: Path, text: tuple[Path, Path]) -> None:
     with pytest.raises(CheckpointError, match=r"config\.json"):
-        export_bundle(tmp_path, tmp_path / "bundle", ExportOptions(dev_source=text[0]))
+        export_bundle(tmp_path, tmp_path / "bundle", ExportOptions(dev_source=[text[0]]))
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -233,7 +234,11 @@ def test_a_loss_over_half_a_point_needs_the_flag_and_is_recorded(
     monkeypatch.setattr(export.pipeline, "score", lambda hypotheses, references: next(scores))
     out = tmp_path / "bundle"
     options = ExportOptions(
-        dev_source=text[0], dev_target=text[1], weight_bits=7, beam_widths=(1,), allow_quality_loss=allowed
+        dev_source=[text[0]],
+        dev_target=[text[1]],
+        weight_bits=7,
+        beam_widths=(1,),
+        allow_quality_loss=allowed,
     )
     if not allowed:
         with pytest.raises(
@@ -262,7 +267,7 @@ def test_weights_that_differ_from_pytorch_are_stopped(
     monkeypatch.setattr(GraphRunner, "forced", biased)
     with pytest.raises(GateError, match="logits differ from PyTorch by 2"):
         export_bundle(
-            tiny_checkpoint, tmp_path / "b", ExportOptions("fp32", dev_source=text[0], beam_widths=(1,))
+            tiny_checkpoint, tmp_path / "b", ExportOptions("fp32", dev_source=[text[0]], beam_widths=(1,))
         )
 
 
@@ -275,7 +280,7 @@ def test_tokens_that_differ_from_pytorch_are_stopped(
     monkeypatch.setattr("export.verify.decode_all", wrong)
     with pytest.raises(GateError, match="agree with PyTorch on 0 of 220"):
         export_bundle(
-            tiny_checkpoint, tmp_path / "b", ExportOptions("fp32", dev_source=text[0], beam_widths=(1,))
+            tiny_checkpoint, tmp_path / "b", ExportOptions("fp32", dev_source=[text[0]], beam_widths=(1,))
         )
 
 
@@ -289,7 +294,7 @@ def test_killed_while_writing_leaves_the_old_bundle(
         raise OSError("no space left on device")
 
     monkeypatch.setattr(export.pipeline, "complete", fail)
-    options = ExportOptions("fp32", dev_source=text[0], beam_widths=(1,), force=True)
+    options = ExportOptions("fp32", dev_source=[text[0]], beam_widths=(1,), force=True)
     with pytest.raises(OSError, match="no space"):
         export_bundle(tiny_checkpoint, out, options)
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]

@@ -61,7 +61,7 @@ def test_int8_weights_become_the_same_integers_again(
 ) -> None:
     source, target = factories.write_text(tmp_path)
     options = ExportOptions(
-        dev_source=source, dev_target=target, weight_bits=bits, beam_widths=(1,), allow_quality_loss=True
+        dev_source=[source], dev_target=[target], weight_bits=bits, beam_widths=(1,), allow_quality_loss=True
     )
     export_bundle(tiny_checkpoint, tmp_path / "first", options)
     config = recover_checkpoint(tmp_path / "first", tmp_path / "back")

@@ -103,7 +103,7 @@ class Served:
 
 def fp32_options(text: Path, **changes: Any) -> ExportOptions:
     """Options of an import that keeps all bits, gated on a text of at least 200 lines."""
-    return ExportOptions(precision="fp32", dev_source=text, beam_widths=(1, 4), **changes)
+    return ExportOptions(precision="fp32", dev_source=[text], beam_widths=(1, 4), **changes)
 
 
 def edit_json(file: Path, **changes: Any) -> None:

@@ -238,7 +238,7 @@ def test_an_imported_model_becomes_an_int8_bundle_gated_against_fp32(
     (directory / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# A model\n", encoding="utf-8")
     lines: list[str] = []
     # Random weights are no language: int8 agrees less than a trained model's would.
-    options = ExportOptions(dev_source=text, beam_widths=(1,), allow_quality_loss=True)
+    options = ExportOptions(dev_source=[text], beam_widths=(1,), allow_quality_loss=True)
     import_model(str(directory), tmp_path / "bundle", None, ImportNames(name="mine"), options, lines.append)
     served = Served(tmp_path / "bundle")
     manifest = served.manifest

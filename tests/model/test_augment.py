@@ -3,8 +3,10 @@ import re
 import numpy as np
 
 from model.augment import CopyAugmenter
+from model.checkpoint import Direction
 from model.corpus import ParallelText
 from model.dataset import Augmentation
+from model.directions import DirectedText
 from model.recipe import Augment
 
 SOURCES = [
@@ -132,12 +134,32 @@ class _Bytes:
     encode_target_batch = encode_batch
 
 
+def draw(text: ParallelText, augment: Augment, *tag: int) -> list[tuple[list[int], list[int]]]:
+    corpus = DirectedText(Direction(source="en", target="de", source_prefix_ids=list(tag)), text)
+    augmentation = Augmentation(corpus, _Bytes(), augment, max_tokens=128)  # type: ignore[arg-type]
+    return augmentation.draw(np.random.default_rng(6))
+
+
+def test_drawn_pairs_keep_the_tag_of_their_direction() -> None:
+    augment = Augment(copy_share=0, number_share=1, noise_share=0.5, copies=3)
+    text = ParallelText(SOURCES, TARGETS)
+    plain, tagged = draw(text, augment), draw(text, augment, 777)
+    assert len(tagged) > len(SOURCES) / 4
+    assert tagged == [([777, *source], target) for source, target in plain]
+
+
+def test_number_words_are_those_of_the_direction() -> None:
+    text = ParallelText(["I have two dogs."] * 3, ["Ich habe zwei Hunde."] * 3)
+    for pair, expected in (("en-de", 3), ("en-fr", 0)):
+        augment = Augment(number_share=1, number_words={pair: {"two": "zwei"}})
+        assert len(draw(text, augment)) == expected
+
+
 def test_copies_are_variants_of_pairs_with_a_number() -> None:
     def rows(copies: int) -> list[bytes]:
         augment = Augment(copy_share=0, number_share=1, copies=copies)
         text = ParallelText(SOURCES, TARGETS)
-        table = Augmentation(text, _Bytes(), augment, max_tokens=128).draw(np.random.default_rng(6))  # type: ignore[arg-type]
-        return [bytes(table.sources.row(i).tolist()) for i in range(len(table))]
+        return [bytes(source) for source, _ in draw(text, augment)]
 
     assert len(rows(1)) == 1
     new = rows(6)
@@ -149,8 +171,7 @@ def test_copies_are_variants_of_pairs_with_a_number() -> None:
 def test_noise_damages_sources_and_leaves_targets_alone() -> None:
     text = ParallelText(SOURCES, TARGETS)
     augment = Augment(copy_share=0, number_share=0, noise_share=1)
-    table = Augmentation(text, _Bytes(), augment, max_tokens=128).draw(np.random.default_rng(6))  # type: ignore[arg-type]
-    rows = range(len(table))
-    assert [bytes(table.targets.row(i).tolist()).decode() for i in rows] == TARGETS
-    damaged = [bytes(table.sources.row(i).tolist()).decode() for i in rows]
+    drawn = draw(text, augment)
+    assert [bytes(target).decode() for _, target in drawn] == TARGETS
+    damaged = [bytes(source).decode() for source, _ in drawn]
     assert sum(new != old for new, old in zip(damaged, SOURCES, strict=True)) > len(SOURCES) / 2

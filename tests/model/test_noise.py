@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from model.noise import damage
+from model.noise import damage, without_accents
 
 SENTENCE = "I can't find my keys, Anna, and it's 17:45 in room B-12."
 
@@ -58,3 +58,21 @@ def test_what_has_nothing_to_damage_survives(text: str) -> None:
     for found in damaged(text, 50):
         assert found.lower() in {text.lower(), text.lower().rstrip(".!?")}
         assert bool(found) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("¿Dónde está el baño?", "¿Donde esta el bano?"),
+        ("Où êtes-vous, François ?", "Ou etes-vous, Francois ?"),
+        ("Über Łódź", "Uber Łodz"),  # Ł is no accented L to Unicode
+        ("हिन्दी 日本語 ガ", "हिन्दी 日本語 ガ"),
+    ],
+)
+def test_only_latin_accents_go(text: str, plain: str) -> None:
+    assert without_accents(text) == plain
+
+
+def test_accents_are_dropped_now_and_then() -> None:
+    lost = sum("ó" not in text.lower() for text in damaged("Dónde está", 400))
+    assert 60 < lost < 160

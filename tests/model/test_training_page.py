@@ -21,8 +21,9 @@ def test_a_run_ends_with_a_page(recipe: Callable[..., Path], tmp_path: Path) -> 
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     samples = read_samples(tmp_path / "run" / "samples.jsonl")
     assert 1 <= len(samples) <= 6
-    for source, of_one in samples.items():
-        assert source in page
+    for of_one in samples:
+        assert of_one[0].direction == "en-de"
+        assert of_one[0].source in page
         assert [sample.update for sample in of_one] == [20, 40, 60]
         assert of_one[-1].translation in page
     assert page.count("<svg") >= 4 + 1  # the curves, and a sentence short enough to be drawn

@@ -30,3 +30,17 @@ def test_a_limit_keeps_the_most_frequent_words(tmp_path: Path) -> None:
     assert tokenizer.source_vocab_size == 6
     assert tokenizer.unk_id not in tokenizer.encode("a ca@@")
     assert tokenizer.encode("das . a") == [tokenizer.unk_id, *tokenizer.encode("a")]  # neighbours are one
+
+
+def test_digits_can_be_pieces_of_their_own(tmp_path: Path) -> None:
+    lines = [f"room {number} at 17:45 in 2024" for number in range(100, 140)] * 3
+    pieces = {}
+    for split in (False, True):
+        file = tmp_path / f"{split}.spm"
+        train_sentencepiece(lines, file, vocab_size=290, kind="bpe", split_digits=split, tags=[">>fr<<"])
+        tokenizer = Tokenizer.load(file)
+        names = tokenizer.source_pieces()
+        assert ">>fr<<" in names
+        pieces[split] = [names[id] for id in tokenizer.encode("in 2024")]
+    assert any(piece.strip("▁").isdigit() and len(piece.strip("▁")) > 1 for piece in pieces[False])
+    assert [piece for piece in pieces[True] if piece.strip("▁").isdigit()] == ["2", "0", "2", "4"]
