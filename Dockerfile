@@ -31,12 +31,12 @@ RUN python -m pip uninstall --yes pip \
  && groupadd --gid 10001 dragoman \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin dragoman
 COPY --from=build /opt/dragoman /opt/dragoman
-COPY bundles/en-de /bundles/en-de
+COPY bundles /bundles
 ENV PATH=/opt/dragoman/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     ORT_DISABLE_TELEMETRY=1 \
-    DRAGOMAN_BUNDLE=/bundles/en-de \
+    DRAGOMAN_BUNDLE=/bundles \
     DRAGOMAN_HOST=0.0.0.0 \
     DRAGOMAN_PORT=8000 \
     DRAGOMAN_COMMIT=${COMMIT}

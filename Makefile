@@ -1,7 +1,8 @@
 # Needs Python >= 3.11 and make, nothing else. Variables: make serve PYTHON=python3.12 BUNDLE=... ARGS="--port 9000"
 PYTHON ?= python3
 VENV ?= .venv
-BUNDLE ?= bundles/en-de
+# What `make serve` serves, all of bundles/ unless given, and what `make bundle` writes.
+BUNDLE ?=
 RECIPE ?= recipes/tatoeba-en-de.toml
 CORPUS ?= data/tatoeba-en-de
 SOURCE ?= en
@@ -28,7 +29,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_AR
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-serve: $(VENV)/.serving ## Serve the shipped model on 127.0.0.1:8000
+serve: $(VENV)/.serving ## Serve the shipped models on 127.0.0.1:8000
 	$(BIN)/dragoman serve $(BUNDLE) $(ARGS)
 
 test: $(VENV)/.everything ## Run every test
@@ -47,9 +48,9 @@ format: $(VENV)/.everything ## Rewrite the sources as `make check` wants them
 train: $(VENV)/.everything ## Train the model of RECIPE
 	$(BIN)/dragoman train $(RECIPE) $(ARGS)
 
-bundle: $(VENV)/.everything ## Export CHECKPOINT as BUNDLE
+bundle: $(VENV)/.everything ## Export CHECKPOINT as BUNDLE (out/en-de unless given)
 	@test -n "$(CHECKPOINT)" || { echo "usage: make bundle CHECKPOINT=DIR [BUNDLE=DIR]" >&2; exit 2; }
-	$(BIN)/dragoman export $(CHECKPOINT) --out $(BUNDLE) --precision int8 --calibration $(CORPUS)/train.$(SOURCE).gz \
+	$(BIN)/dragoman export $(CHECKPOINT) --out $(or $(BUNDLE),out/$(SOURCE)-$(TARGET)) --precision int8 --calibration $(CORPUS)/train.$(SOURCE).gz \
 	  --dev-source $(CORPUS)/dev.$(SOURCE).gz --dev-target $(CORPUS)/dev.$(TARGET).gz $(ARGS)
 
 bench: $(VENV)/.everything ## Compare with CTranslate2 and transformers; fills docs/benchmarks.md (ARGS=--quick: a look)

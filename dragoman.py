@@ -347,11 +347,11 @@ app.command(
         "dragoman translate bundles/en-de < in.txt > out.txt",
         "dragoman translate bundles/en-de --beam-size 4 < in.txt > out.txt",
         "dragoman translate bundles/en-de --sampling-topk 10 --seed 1 < in.txt > out.txt",
-        "dragoman translate bundles/en-romance --target it < in.txt > out.txt",
+        "dragoman translate bundles --source de --target en < in.txt > out.txt",
     ),
 )
 def translate(
-    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with.")],
+    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
     beam_size: flags.BeamSize = None,
     length_penalty: flags.LengthPenalty = None,
     max_decoding_length: flags.MaxDecodingLength = None,

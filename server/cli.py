@@ -19,7 +19,7 @@ from server.allocator import return_large_blocks
 from server.api.admin import AdminPages, admin_application
 from server.api.http_server import listen, make_server
 from server.app import Application, create_app
-from server.errors import DragomanError, SettingError
+from server.errors import DragomanError, SettingError, UnsupportedLanguageError
 from server.exits import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail, read_settings
 from server.logs import configure_logging
 from server.metrics import Metrics
@@ -27,7 +27,7 @@ from server.service.admission import check_options, request_limits
 from server.service.api_keys import read_keys
 from server.service.loading import load_model, load_models
 from server.service.model import ServedModel
-from server.service.offline import LineError, LineTranslator, read_lines
+from server.service.offline import LineError, LineTranslator, choose_bundle, read_lines
 from server.service.request import DecodingWishes
 from server.settings import Settings
 
@@ -155,10 +155,12 @@ def translate(
     if settings is None:
         return EXIT_USAGE
     try:
+        bundle = choose_bundle(settings.bundle, source, target)
+        settings = settings.model_copy(update={"bundle": (bundle,)})
         model = load_model(settings, Metrics(CollectorRegistry()))
     except BundleError as error:
-        return _refuse(settings.bundle[0], error)
-    except SettingError as error:
+        return _refuse(error.bundle or settings.bundle[0], error)
+    except (SettingError, UnsupportedLanguageError) as error:
         return fail(EXIT_USAGE, str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

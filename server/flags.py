@@ -48,7 +48,9 @@ Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_d
 ServedBundles = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[BUNDLE]...", help="Bundles to serve, of different pairs.", show_default="bundles/en-de"
+        metavar="[BUNDLE]...",
+        help="Bundles to serve, of different pairs, or a directory that holds them.",
+        show_default="bundles",
     ),
 ]
 PivotLanguage = Annotated[

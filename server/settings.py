@@ -43,11 +43,23 @@ def usable_cores(cpu_max: Path = _CGROUP_CPU_MAX) -> int:
     return max(1, cores)
 
 
+def _bundles_in(path: Path) -> list[Path]:
+    """List the bundles that a directory holds; one that is a bundle, or holds none, stands for itself."""
+    if (path / "manifest.json").exists():
+        return [path]
+    # What an export is still writing is hidden.
+    held = sorted(
+        file.parent for file in path.glob("*/manifest.json") if not file.parent.name.startswith(".")
+    )
+    return held or [path]
+
+
 class Settings(BaseSettings):
     """Everything an operator can choose. Frozen; thread-safe.
 
     Attributes:
-        bundle: directories of the bundles to serve, one model each; in a variable separated by commas.
+        bundle: directories of the bundles to serve, one model each; in a variable separated by commas. A
+            directory that holds bundles stands for all of them, by name.
         pivot_language: language through which pairs without a model are translated, if both halves have one;
             `none` refuses such pairs.
         host: address to listen on.
@@ -99,7 +111,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DRAGOMAN_", frozen=True, extra="forbid")
 
-    bundle: Annotated[tuple[Path, ...], NoDecode, Field(min_length=1)] = (Path("bundles/en-de"),)
+    bundle: Annotated[tuple[Path, ...], NoDecode, Field(min_length=1)] = (Path("bundles"),)
     pivot_language: Annotated[str, Field(min_length=1, max_length=40)] = "en"
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
@@ -142,6 +154,11 @@ class Settings(BaseSettings):
         if isinstance(given, str):
             return tuple(part.strip() for part in given.split(",") if part.strip())
         return (given,) if isinstance(given, Path) else given
+
+    @field_validator("bundle", mode="after")
+    @classmethod
+    def _find_bundles(cls, given: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(bundle for path in given for bundle in _bundles_in(path))
 
     @field_validator("cors_origins")
     @classmethod

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.bundle import Direction, Manifest
+from export.bundle import BundleError, Direction, Manifest, load_manifest
 from server.engine.sequence import NullObserver, SequenceResult
 from server.errors import DragomanError, QueueFullError, TextTooLongError, UnsupportedLanguageError
 from server.service.admission import RequestLimits, check_options, choose_options, request_limits
@@ -56,6 +56,39 @@ def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
             yield [line + b"\n" for line in lines]
     if any(rest):
         yield [b"".join(rest)]
+
+
+def choose_bundle(bundles: Sequence[Path], source: str | None, target: str | None) -> Path:
+    """Choose the first of several bundles that has a direction.
+
+    Args:
+        bundles: directories.
+        source: language to translate from; None fits all.
+        target: language to translate to, likewise.
+
+    Raises:
+        BundleError: a manifest is refused; its `bundle` says whose.
+        UnsupportedLanguageError: no bundle has the direction.
+    """
+    if len(bundles) == 1:
+        return bundles[0]
+    known = []
+    for bundle in bundles:
+        try:
+            manifest = load_manifest(bundle)
+        except BundleError as error:
+            error.bundle = bundle
+            raise
+        try:
+            _choose_direction(manifest, source, target)
+        except UnsupportedLanguageError:
+            known += [f"{pair.source}-{pair.target}" for pair in manifest.directions]
+        else:
+            return bundle
+    raise UnsupportedLanguageError(
+        f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
+        f"{', '.join(known)}"
+    )
 
 
 def translate_lines(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories import parallel_text
+from tests.factories import parallel_text, renamed
 from tests.server_process import command
 
 
@@ -69,6 +69,25 @@ def test_lines_may_stay_whole(tiny_bundle: Path, options: list[str]) -> None:
     ended = translate(tiny_bundle, b"the cat sees a bird. the bird sees a cat.\r\n", *options)
     assert ended.returncode == 0
     assert ended.stdout.endswith(b"\r\n")
+
+
+def test_of_a_directory_of_bundles_the_one_with_the_direction_is_taken(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    renamed(tiny_bundle, tmp_path / "a", "first", "fr-en")
+    renamed(tiny_bundle, tmp_path / "b", "second", "en-de", "en-fr")
+    said = translate(tiny_bundle, b"the cat sees a bird.\n").stdout
+    for options in (("--source", "en"), ("--target", "de"), ("--target", "en"), ()):
+        assert translate(tmp_path, b"the cat sees a bird.\n", *options).stdout == said
+    refused = translate(tmp_path, b"the cat\n", "--source", "de")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        b"dragoman: no bundle translates from de to any language; there are fr-en, en-de, en-fr\n",
+    )
+    (tmp_path / "a" / "manifest.json").write_text("{")
+    broken = translate(tmp_path, b"the cat\n", "--target", "de")
+    assert broken.returncode == 3
+    assert broken.stderr.startswith(f"dragoman: cannot load bundle {tmp_path / 'a'}: manifest.json".encode())
 
 
 def test_bytes_that_are_no_text_name_their_line(tiny_bundle: Path) -> None:

@@ -45,6 +45,17 @@ def test_bundles_may_come_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> No
     assert Settings().bundle == (Path("bundles/en-de"), Path("bundles/de-en"))
 
 
+def test_a_directory_of_bundles_stands_for_all_of_them(tmp_path: Path) -> None:
+    for name in ("en-de", "de-en", ".fr-en.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").touch()
+    (tmp_path / "notes").mkdir()
+    held = (tmp_path / "de-en", tmp_path / "en-de")
+    assert Settings(bundle=tmp_path).bundle == held  # type: ignore[arg-type]
+    assert Settings(bundle=(tmp_path / "en-de", Path("other"))).bundle == (held[1], Path("other"))
+    assert Settings(bundle=f"{tmp_path},{tmp_path / 'notes'}").bundle == (*held, tmp_path / "notes")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("given", ["", " , ", []])
 def test_no_bundle_is_refused(given: object) -> None:
     with pytest.raises(ValidationError, match="bundle"):
