@@ -30,6 +30,9 @@ _NOISE: dict[str, Callable[[str, np.random.Generator], str]] = {
     "no punctuation": lambda text, rng: without_punctuation(text),
 }
 
+_CASELESS = {"capitals"}
+"""Scored without case: a translation in capitals is as right as one without."""
+
 
 class Evaluation:
     """Scores systems on one test set. Owned by the calling thread.
@@ -129,7 +132,12 @@ class Evaluation:
         for kind, damage in _NOISE.items():
             rng = np.random.default_rng(seed)
             noisy = [damage(source, rng) for source in self._sources]
-            after = score(self._joined(translate(noisy)), self._references, tokenize=self._tokenize)
+            translated, references = self._joined(translate(noisy)), self._references
+            if kind in _CASELESS:
+                translated, references = [
+                    [line.lower() for line in lines] for lines in (translated, references)
+                ]
+            after = score(translated, references, tokenize=self._tokenize)
             report[kind] = {
                 "changed_sentences": sum(a != b for a, b in zip(noisy, self._sources, strict=True)),
                 "bleu": after.bleu,

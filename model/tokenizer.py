@@ -12,6 +12,7 @@ from pathlib import Path
 import sentencepiece
 
 UNKNOWN, END, PADDING, START = "<unk>", "</s>", "<pad>", "<s>"
+_WORD_BEGINS = "\u2581"
 _MAX_VOCABULARY_BYTES = 1 << 26
 
 
@@ -42,6 +43,15 @@ class _Side:
         pieces: list[str] = self.processor.id_to_piece(list(range(self.size)))
         return pieces
 
+    def words(self) -> dict[str, float]:
+        ids = list(range(self.processor.get_piece_size()))
+        pieces, scores = self.processor.id_to_piece(ids), self.processor.get_score(ids)
+        return {
+            piece[1:]: score
+            for piece, score in zip(pieces, scores, strict=True)
+            if piece[0] == _WORD_BEGINS and piece[1:].isalpha()
+        }
+
 
 class _ListedSide(_Side):
     """A SentencePiece model that only cuts; ids come from a list, as in MarianMT.
@@ -68,7 +78,7 @@ class _ListedSide(_Side):
         pieces = [self._pieces[i] for i in map(int, ids) if i in self._pieces and i not in self._silent]
         text: str = self.processor.decode_pieces(pieces)
         # Pieces that SentencePiece does not know come out with the mark of a word's beginning.
-        return text.replace("\u2581", " ").strip()
+        return text.replace(_WORD_BEGINS, " ").strip()
 
     def pieces(self) -> list[str]:
         return [self._pieces.get(number, "") for number in range(self.size)]
@@ -158,6 +168,13 @@ class Tokenizer:
     def source_pieces(self) -> list[str]:
         """Name every source id; an id that stands for nothing is empty."""
         return self._source.pieces()
+
+    def source_words(self) -> dict[str, float]:
+        """Name the source pieces that begin a word and have letters only, with SentencePiece's score.
+
+        Of a unigram model the score is a log-probability, of byte-pair encoding minus the rank.
+        """
+        return self._source.words()
 
     def target_pieces(self) -> list[str]:
         """Name every target id; an id that stands for nothing is empty."""

@@ -93,6 +93,8 @@ class Settings(BaseSettings):
             time.
         default_beam_size: `beam_size` of requests that do not choose; None is what the bundle states, or 1.
         max_beam_size: largest `beam_size` a request may ask for.
+        truecase: whether words in capitals are translated in the form that the vocabulary knows; a sentence
+            in capitals then has its translation in capitals.
         text_threads: threads that split, tokenise and detokenise long texts.
         api_keys_file: file of the API keys that requests with text need one of; None needs none. Read again
             whenever it changes.
@@ -137,6 +139,7 @@ class Settings(BaseSettings):
     keep_alive_s: Positive = 75
     default_beam_size: Positive | None = None
     max_beam_size: Positive = 8
+    truecase: bool = True
     text_threads: Positive = 2
     api_keys_file: Path | None = None
     requests_per_minute: Positive | None = None

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from export.bundle import SpecialTokens
 from model.tokenizer import Tokenizer
@@ -11,6 +12,7 @@ from server.service.admission import RequestLimits, check_tokens
 from server.service.markup import escape, split_markup
 from server.service.request import TextTranslation
 from server.service.segmentation import Piece, split_sentences
+from server.service.truecasing import Truecaser
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +23,36 @@ class Document:
         texts: for each text its pieces in order: a string to copy, or the index of a sequence.
         sequences: token ids with the model's specials; equal sentences share one.
         target_prefixes: target ids that each sequence's translation begins with.
+        capitals: for each sequence whether its translation is put into capitals.
         is_html: whether translations are escaped on their way back.
     """
 
     texts: tuple[tuple[str | int, ...], ...]
     sequences: tuple[tuple[int, ...], ...]
     target_prefixes: tuple[tuple[int, ...], ...]
+    capitals: tuple[bool, ...]
     is_html: bool
 
 
 class TextCodec:
     """Splits, tokenises and puts together again. Thread-safe."""
 
-    def __init__(self, tokenizer: Tokenizer, tokens: SpecialTokens, limits: RequestLimits) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        tokens: SpecialTokens,
+        limits: RequestLimits,
+        truecaser: Truecaser | None = None,
+    ) -> None:
         """Keep what is needed.
 
         Args:
             tokenizer: of the model.
             tokens: what the model expects around a source sentence.
             limits: what a request may hold.
+            truecaser: of the model; None translates capitals as they are.
         """
+        self._truecaser = truecaser
         self._tokenizer = tokenizer
         self._tokens = tokens
         self._limits = limits
@@ -103,13 +115,18 @@ class TextCodec:
         unique = dict.fromkeys(key for keys in keyed for key in keys if key)
         # One by one: SentencePiece's batch call starts a thread, which on a busy machine costs up to 15 ms.
         # No text needs a NUL, and tokenizers differ in what they make of it.
-        ids = [self._tokenizer.encode(sentence.replace("\0", " ")) for sentence, _ in unique]
+        cased = [self._restored(sentence.replace("\0", " ")) for sentence, _ in unique]
+        ids = [self._tokenizer.encode(sentence) for sentence, _ in cased]
         prefix = self._tokens.source_prefix_ids if prefix is None else prefix
         suffix = self._tokens.source_suffix_ids
         # Those without ids have only characters that the normaliser drops (zero width, control): copied.
-        decoded = [(key, pieces_ids) for key, pieces_ids in zip(unique, ids, strict=True) if pieces_ids]
-        numbers = {key: number for number, (key, _) in enumerate(decoded)}
-        sequences = tuple((*prefix, *pieces_ids, *suffix) for _, pieces_ids in decoded)
+        decoded = [
+            (key, pieces_ids, capitals)
+            for key, pieces_ids, (_, capitals) in zip(unique, ids, cased, strict=True)
+            if pieces_ids
+        ]
+        numbers = {key: number for number, (key, _, _) in enumerate(decoded)}
+        sequences = tuple((*prefix, *pieces_ids, *suffix) for _, pieces_ids, _ in decoded)
         check_tokens([len(sequence) for sequence in sequences], self._limits)
         parts = tuple(
             tuple(
@@ -118,7 +135,16 @@ class TextCodec:
             )
             for pieces, keys in zip(texts, keyed, strict=True)
         )
-        return Document(parts, sequences, tuple(begin for (_, begin), _ in decoded), is_html)
+        return Document(
+            parts,
+            sequences,
+            tuple(begin for (_, begin), _, _ in decoded),
+            tuple(capitals for _, _, capitals in decoded),
+            is_html,
+        )
+
+    def _restored(self, sentence: str) -> tuple[str, bool]:
+        return (sentence, False) if self._truecaser is None else self._truecaser.restore(sentence)
 
     def decode(
         self, document: Document, results: Sequence[SequenceResult], hypotheses: int
@@ -136,6 +162,8 @@ class TextCodec:
             One for each text.
         """
         decoded = [[self._tokenizer.decode(h.tokens) for h in result.hypotheses] for result in results]
+        for index in compress(range(len(decoded)), document.capitals):
+            decoded[index] = [text.upper() for text in decoded[index]]
         if document.is_html:
             decoded = [[escape(text) for text in texts] for texts in decoded]
         return [_assemble(parts, results, decoded, hypotheses) for parts in document.texts]

@@ -15,6 +15,7 @@ from server.runtime.device import OnnxDevice, cuda, has_cuda
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import ModelSpec
 from server.service.model import ServedModel, TranslationEngine, check_together
+from server.service.truecasing import Truecaser
 from server.settings import Settings
 
 MAX_SOLO_THREADS = 4
@@ -119,7 +120,8 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
         engine.close(_CLOSE_TIMEOUT_S)
         raise
     duration_s = time.monotonic() - started_s
-    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle)
+    truecaser = Truecaser(tokenizer) if settings.truecase else None
+    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser)
 
 
 def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:

@@ -10,6 +10,7 @@ from export.bundle import Manifest
 from model.tokenizer import Tokenizer
 from server.engine.sequence import DecodingOptions, EngineStats, SequenceResult
 from server.errors import SettingError
+from server.service.truecasing import Truecaser
 
 
 class TranslationEngine(Protocol):
@@ -61,6 +62,7 @@ class ServedModel:
         engine: ids to ids.
         load_duration_s: seconds from verification to the last golden sentence.
         bundle: directory that it was loaded from, and where a reload looks.
+        truecaser: undoes capitals; None if they are translated as they are.
     """
 
     manifest: Manifest
@@ -69,6 +71,7 @@ class ServedModel:
     engine: TranslationEngine
     load_duration_s: float
     bundle: Path = Path()
+    truecaser: Truecaser | None = None
 
 
 def check_together(manifests: Sequence[Manifest]) -> None:

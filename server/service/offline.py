@@ -199,7 +199,7 @@ class LineTranslator:
         self._limits = limits
         self._wishes = wishes
         self._split = split
-        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits)
+        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
         direction = _choose_direction(model.manifest, source, target)
         self._language = direction.source
         self._prefix = model.manifest.source_prefix(direction.source, direction.target)

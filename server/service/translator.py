@@ -46,7 +46,7 @@ class Translator:
         """
         self.model = model
         self.limits = limits
-        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits)
+        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
         self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
         self._clock = clock
         self._runs = Runs(model, cache, clock)

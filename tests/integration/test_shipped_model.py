@@ -13,6 +13,7 @@ from model.tokenizer import Tokenizer
 from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, SequenceResult
 from server.engine.worker import WorkerPool
 from server.runtime.onnx_runtime import ModelRuntime
+from server.service.offline import translate_lines
 
 WAIT_S = 120.0
 CLAUSES = [
@@ -148,3 +149,21 @@ def test_1000_mixed_sentences_get_the_same_tokens_from_64_clients_at_once(
     with ThreadPoolExecutor(64) as clients:
         found = dict(itertools.chain.from_iterable(clients.map(client, range(64))))
     assert found == alone
+
+
+def test_capitals_are_translated_as_the_same_words_without(repository: Path) -> None:
+    found = translate_lines(
+        repository / "bundles" / "en-de",
+        [
+            "WHERE IS THE TRAIN STATION?",
+            "Where is the train station?",
+            "HELLO, how are you",
+            "Hello, how are you",
+            "I CANT FIND MY KEYS",
+            "I cant find my keys",
+        ],
+        split=False,
+    )
+    assert found[0] == found[1].upper()
+    assert found[2] == found[3]
+    assert found[4] == found[5].upper()

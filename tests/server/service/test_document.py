@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from server.engine.sequence import DecodingOptions, Hypothesis, SequenceResult
@@ -5,6 +7,7 @@ from server.errors import TextTooLongError
 from server.service.admission import RequestLimits
 from server.service.document import Document, TextCodec
 from server.service.request import TextTranslation
+from server.service.truecasing import Truecaser
 from tests.server.fake_engine import EOS_ID, FakeEngine, FakeTokenizer, manifest
 
 LIMITS = RequestLimits(10, 1000, 100, 8, 64, 1, 4, (1, 2, 4))
@@ -95,3 +98,30 @@ def test_a_prefix_is_for_the_first_sentence_of_its_text(codec: TextCodec) -> Non
     ]
     found = [text.hypotheses[0] for text in codec.decode(document, results, 1)]
     assert found == ["OH YES -- YES. NO.", "YES. YES.", "..."]
+
+
+class _Undoes(Truecaser):
+    """Stands in for a truecaser with a vocabulary."""
+
+    def __init__(self) -> None:
+        pass
+
+    def restore(self, sentence: str) -> tuple[str, bool]:
+        return sentence.lower(), sentence.isupper()
+
+
+def test_translations_of_capitals_are_put_into_capitals() -> None:
+    class Keeping(FakeTokenizer):
+        def decode(self, ids: Sequence[int]) -> str:
+            return super().decode(ids).lower()
+
+    codec = TextCodec(Keeping(), manifest().special_tokens, LIMITS, _Undoes())
+    document = codec.encode(["YES. yes. Mop.", "<b>A & B</b> yes"], "en", is_html=False)
+    assert document.capitals.count(True) == 1
+    assert document.sequences[0] == document.sequences[1]
+    assert [text.hypotheses[0] for text in translate(codec, document)] == [
+        "YES. yes. mop.",
+        "<b>a & b</b> yes",
+    ]
+    marked = codec.encode(["<p>A &amp; B</p>"], "en", is_html=True)
+    assert translate(codec, marked)[0].hypotheses == ("<p>A &amp; B</p>",)
