@@ -72,14 +72,15 @@ def _is_latin_accent(character: str) -> bool:
 
 
 def _other_case(text: str, rng: np.random.Generator) -> str:
+    # Few in capitals: the server undoes them before a model reads them (server/service/truecasing.py).
     draw = rng.random()
-    if draw < 0.25:
+    if draw < 0.30:
         return text.lower()
-    if draw < 0.45:
+    if draw < 0.36:
         return text.upper()
-    if draw < 0.60:
+    if draw < 0.51:
         return text[:1].lower() + text[1:]
-    if draw < 0.75:
+    if draw < 0.61:
         return _at_one_word(text, _WORD, rng, str.upper)
     return text
 

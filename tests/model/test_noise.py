@@ -24,8 +24,8 @@ def test_same_seed_same_damage() -> None:
 @pytest.mark.parametrize(
     ("kind", "least", "most"),
     [
-        (lambda text: text == text.lower(), 0.15, 0.40),
-        (lambda text: text == text.upper(), 0.12, 0.30),
+        (lambda text: text == text.lower(), 0.20, 0.45),
+        (lambda text: text == text.upper(), 0.02, 0.12),
         (lambda text: "'" not in text, 0.35, 0.65),
         (lambda text: not text.endswith("."), 0.25, 0.55),
         (lambda text: "," not in text, 0.15, 0.45),
