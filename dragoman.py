@@ -36,8 +36,7 @@ from export.flags import (
     parse_widths,
 )
 from model import flags as training
-from server import flags
-from server.commands import api_key, bench_http, reload, serve
+from server.commands import api_key, bench_http, reload, serve, translate
 
 app = typer.Typer(
     name="dragoman",
@@ -155,6 +154,30 @@ def _translator(
     if beam_size > 1:
         raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
     return checkpoint_translator(model, direction)
+
+
+@app.command(
+    epilog=_examples(
+        "dragoman translate bundles/teacher --beam-size 8 --n-best 8 < train.en | gzip > train.n-best.gz",
+        "dragoman distill train.n-best.gz --reference train.de.gz | gzip > train.distilled.de.gz",
+    ),
+)
+def distill(
+    n_best: training.NBestFile,
+    reference: training.NBestReference,
+    metric: training.ClosestBy = "bleu",
+) -> None:
+    """Choose of a teacher's translations the one closest to the reference, for a student to learn.
+
+    One line on standard output for each line of the reference: the target side of the student's corpus.
+    """
+    from tqdm import tqdm
+
+    from model.distillation import choose
+
+    with _reported_errors(OSError):
+        for line in tqdm(choose(n_best, reference, metric), desc="choosing", unit="line", unit_scale=True):
+            typer.echo(line)
 
 
 @app.command(
@@ -342,58 +365,15 @@ app.command(
 )(bench_http)
 
 
-@app.command(
+app.command(
     epilog=_examples(
         "dragoman translate bundles/en-de < in.txt > out.txt",
         "dragoman translate bundles/en-de --beam-size 4 < in.txt > out.txt",
         "dragoman translate bundles/en-de --sampling-topk 10 --seed 1 < in.txt > out.txt",
         "dragoman translate bundles --source de --target en < in.txt > out.txt",
+        "dragoman translate bundles/en-de --beam-size 8 --n-best 8 < in.txt > in.n-best",
     ),
-)
-def translate(
-    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
-    beam_size: flags.BeamSize = None,
-    length_penalty: flags.LengthPenalty = None,
-    max_decoding_length: flags.MaxDecodingLength = None,
-    min_decoding_length: flags.MinDecodingLength = None,
-    early_stopping: flags.EarlyStopping = None,
-    repetition_penalty: flags.RepetitionPenalty = None,
-    no_repeat_ngram_size: flags.NoRepeatNgramSize = None,
-    sampling_topk: flags.SamplingTopk = None,
-    sampling_topp: flags.SamplingTopp = None,
-    sampling_temperature: flags.SamplingTemperature = None,
-    seed: flags.Seed = None,
-    source: flags.SourceLanguage = None,
-    target: flags.TargetLanguage = None,
-    split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
-    workers: flags.Workers = None,
-    device: flags.Device = None,
-    shortlist: flags.Shortlist = None,
-    progress: flags.Progress = None,
-) -> None:
-    """Translate standard input, line by line, to standard output.
-
-    Files of any size: lines are read as they are needed, translated many at a time, and written in order.
-    """
-    from server import cli
-    from server.service.request import DecodingWishes
-
-    wishes = DecodingWishes(
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_decoding_length=max_decoding_length,
-        min_decoding_length=min_decoding_length,
-        early_stopping=flags.early_stopping_value(early_stopping),
-        repetition_penalty=repetition_penalty,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        sampling_topk=sampling_topk,
-        sampling_topp=sampling_topp,
-        sampling_temperature=sampling_temperature,
-        seed=seed,
-    )
-    settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
-    code = cli.translate(settings, wishes, split=split, progress=progress, source=source, target=target)
-    raise typer.Exit(code)
+)(translate)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,17 @@ RunPath = Annotated[
 ]
 TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda; overrides the recipe.")]
 TrainingSeed = Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")]
+
+NBestFile = Annotated[
+    Path,
+    typer.Argument(help="What `dragoman translate --n-best` wrote, or another n-best list; plain or .gz."),
+]
+NBestReference = Annotated[
+    Path, typer.Option("--reference", help="The translation that people made, line by line.")
+]
+ClosestBy = Annotated[
+    Literal["bleu", "chrf"], typer.Option("--metric", help="Of each sentence: BLEU or chrF.")
+]
 
 Model = Annotated[Path, typer.Argument(help="A checkpoint (PyTorch) or a bundle (the server's engine).")]
 Source = Annotated[Path, typer.Option(help="Text to translate, one sentence a line, plain or .gz.")]

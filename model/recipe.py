@@ -106,6 +106,9 @@ class Training(_Section):
     initialise_from: Path | None = Field(
         default=None, description="checkpoint whose weights and vocabulary a new run starts from"
     )
+    freeze: list[str] = Field(
+        default_factory=list, description="parts of the model that are not trained: encoder, decoder.0, ..."
+    )
     max_updates: int = Field(gt=0)
     max_epochs: int = Field(default=10_000, gt=0)
     batch_tokens: int = Field(default=4096, gt=0, description="per batch and side, padding included")

@@ -23,6 +23,7 @@ from .corpus import read_parallel
 from .dataset import Augmentation, TrainingSet
 from .directions import with_directions
 from .distributed import LostProcessError, Processes
+from .freezing import freeze
 from .optimizer import build_optimizer
 from .recipe import Recipe, RecipeError, load_recipe
 from .run_directory import RunDirectory
@@ -105,6 +106,10 @@ class Trainer:
                 "tokens or more, the model's max_positions; remove them or raise it"
             )
         self.model = Transformer(self.config).to(self.device)
+        try:
+            freeze(self.model, training.freeze)
+        except ValueError as error:
+            raise RecipeError(f"{recipe_file}: training.freeze: {error}") from None
         self.optimizer = build_optimizer(self.model, training)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "fp16")
         self.progress = self.run_directory.resume(self.model, self.optimizer, self.scaler)

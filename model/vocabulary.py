@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import sentencepiece
 
+from .tokenizer import UNKNOWN
+
 _SENTENCES = 4_000_000
 """SentencePiece holds the text in memory: a random sample of so many sentences, if there are more."""
 
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
 VocabularyKind = Literal["unigram", "bpe", "word"]
+
+
+def share_spelled(pieces: Sequence[str], rows: Iterable[Sequence[int]]) -> float:
+    """Measure how ill a vocabulary fits a text: the share of its pieces that are single bytes or unknown.
+
+    Args:
+        pieces: of the vocabulary, by id.
+        rows: the text as ids.
+    """
+    poor = {id for id, piece in enumerate(pieces) if piece == UNKNOWN or _BYTE.fullmatch(piece)}
+    ids = [id for row in rows for id in row]
+    return sum(id in poor for id in ids) / max(1, len(ids))
 
 
 def train_sentencepiece(

@@ -27,7 +27,7 @@ from server.service.admission import check_options, request_limits
 from server.service.api_keys import read_keys
 from server.service.loading import load_model, load_models
 from server.service.model import ServedModel
-from server.service.offline import LineError, LineTranslator, choose_bundle, read_lines
+from server.service.offline import LineError, LineOptions, LineTranslator, choose_bundle, read_lines
 from server.service.request import DecodingWishes
 from server.settings import Settings
 
@@ -130,23 +130,15 @@ def _run(
 
 
 def translate(
-    flags: Mapping[str, Any],
-    wishes: DecodingWishes,
-    *,
-    split: bool,
-    progress: bool | None,
-    source: str | None = None,
-    target: str | None = None,
+    flags: Mapping[str, Any], wishes: DecodingWishes, line_options: LineOptions, *, progress: bool | None
 ) -> int:
     """Translate standard input to standard output, line by line.
 
     Args:
         flags: settings given on the command line; None where a flag was not given.
         wishes: decoding options.
-        split: whether lines are split into sentences.
+        line_options: from which language to which, and how lines are cut and written.
         progress: whether to draw a progress bar; None if standard error is a terminal.
-        source: language of the lines; None takes the bundle's first direction that fits.
-        target: language of the translations, likewise.
 
     Returns:
         The exit code.
@@ -155,7 +147,7 @@ def translate(
     if settings is None:
         return EXIT_USAGE
     try:
-        bundle = choose_bundle(settings.bundle, source, target)
+        bundle = choose_bundle(settings.bundle, line_options.source, line_options.target)
         settings = settings.model_copy(update={"bundle": (bundle,)})
         model = load_model(settings, Metrics(CollectorRegistry()))
     except BundleError as error:
@@ -167,7 +159,7 @@ def translate(
     limits = request_limits(settings, model.manifest)
     try:
         check_options(wishes, limits)
-        _stream(LineTranslator(model, limits, wishes, split=split, source=source, target=target), progress)
+        _stream(LineTranslator(model, limits, wishes, line_options), progress)
     except (LineError, DragomanError) as error:
         return fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
     except BrokenPipeError:

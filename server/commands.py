@@ -185,3 +185,53 @@ def _read_field(given: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+def translate(
+    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
+    beam_size: flags.BeamSize = None,
+    length_penalty: flags.LengthPenalty = None,
+    max_decoding_length: flags.MaxDecodingLength = None,
+    min_decoding_length: flags.MinDecodingLength = None,
+    early_stopping: flags.EarlyStopping = None,
+    repetition_penalty: flags.RepetitionPenalty = None,
+    no_repeat_ngram_size: flags.NoRepeatNgramSize = None,
+    sampling_topk: flags.SamplingTopk = None,
+    sampling_topp: flags.SamplingTopp = None,
+    sampling_temperature: flags.SamplingTemperature = None,
+    seed: flags.Seed = None,
+    source: flags.SourceLanguage = None,
+    target: flags.TargetLanguage = None,
+    split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
+    n_best: flags.NBest = None,
+    workers: flags.Workers = None,
+    device: flags.Device = None,
+    shortlist: flags.Shortlist = None,
+    progress: flags.Progress = None,
+) -> None:
+    """Translate standard input, line by line, to standard output.
+
+    Files of any size: lines are read as they are needed, translated many at a time, and written in order.
+    """
+    from server import cli
+    from server.service.offline import LineOptions
+    from server.service.request import DecodingWishes
+
+    wishes = DecodingWishes(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_decoding_length=max_decoding_length,
+        min_decoding_length=min_decoding_length,
+        early_stopping=flags.early_stopping_value(early_stopping),
+        repetition_penalty=repetition_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        sampling_topk=sampling_topk,
+        sampling_topp=sampling_topp,
+        sampling_temperature=sampling_temperature,
+        seed=seed,
+        num_hypotheses=n_best or 1,
+    )
+    settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
+    options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None)
+    code = cli.translate(settings, wishes, options, progress=progress)
+    raise typer.Exit(code)

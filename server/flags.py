@@ -43,6 +43,15 @@ SamplingTopp = Annotated[
 SamplingTemperature = Annotated[
     float | None, typer.Option(help="Divides scores before drawing.", show_default="1")
 ]
+NBest = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Write so many translations of each line, best first, as an n-best list: "
+        "number ||| translation ||| score.",
+        show_default="one, and nothing else",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_default="a new one")]
 
 ServedBundles = Annotated[

@@ -125,7 +125,8 @@ def translate_lines(
         limits = request_limits(settings, model.manifest)
         check_options(wishes, limits)
         source, target = _named(model.manifest, direction)
-        translator = LineTranslator(model, limits, wishes, split=split, source=source, target=target)
+        options = LineOptions(split=split, source=source, target=target)
+        translator = LineTranslator(model, limits, wishes, options)
         arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
         return [line.text.removesuffix("\n") for line in translator.run(arrived)]
     finally:
@@ -169,6 +170,27 @@ class _Lines:
     first_number: int
 
 
+@dataclass(frozen=True, slots=True)
+class LineOptions:
+    """How lines are read and written.
+
+    Attributes:
+        split: whether a line of several sentences is translated sentence by sentence.
+        source: language of the lines; None takes the bundle's first direction that fits.
+        target: language of the translations, likewise.
+        n_best: whether all translations of a line are written, as in Moses' n-best lists: its number from 0,
+            the translation and its score between bars.
+    """
+
+    split: bool = True
+    source: str | None = None
+    target: str | None = None
+    n_best: bool = False
+
+
+_LINE_BY_LINE = LineOptions()
+
+
 class LineTranslator:
     """Translates a stream of lines with one model. One run at a time."""
 
@@ -177,10 +199,7 @@ class LineTranslator:
         model: ServedModel,
         limits: RequestLimits,
         wishes: DecodingWishes,
-        *,
-        split: bool = True,
-        source: str | None = None,
-        target: str | None = None,
+        options: LineOptions = _LINE_BY_LINE,
     ) -> None:
         """Prepare a run.
 
@@ -188,9 +207,7 @@ class LineTranslator:
             model: a loaded model.
             limits: of which those on texts and requests do not apply here.
             wishes: decoding options for all lines.
-            split: whether a line of several sentences is translated sentence by sentence.
-            source: language of the lines; None takes the bundle's first direction that fits.
-            target: language of the translations, likewise.
+            options: how lines are read and written.
 
         Raises:
             UnsupportedLanguageError: the bundle has no such direction.
@@ -198,9 +215,10 @@ class LineTranslator:
         self._model = model
         self._limits = limits
         self._wishes = wishes
-        self._split = split
+        self._split = options.split
+        self._n_best = options.n_best
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
-        direction = _choose_direction(model.manifest, source, target)
+        direction = _choose_direction(model.manifest, options.source, options.target)
         self._language = direction.source
         self._prefix = model.manifest.source_prefix(direction.source, direction.target)
         self._stop = threading.Event()
@@ -239,11 +257,18 @@ class LineTranslator:
                 raise LineError(
                     lines.first_number, f"this line or one soon after it failed: {error}"
                 ) from error
-        texts = self._codec.decode(lines.document, results, 1)
+        texts = self._codec.decode(lines.document, results, self._wishes.num_hypotheses)
         last = len(texts) - 1
         for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
             # One line in, one line out, whatever the model writes.
-            yield TranslatedLine(text.hypotheses[0].replace("\n", " ") + end, size, i == last)
+            found = [hypothesis.replace("\n", " ") for hypothesis in text.hypotheses]
+            if self._n_best:
+                number = lines.first_number + i - 1
+                ranked = zip(found, text.scores, strict=True)
+                written = "".join(f"{number} ||| {one} ||| {score:.6g}\n" for one, score in ranked)
+            else:
+                written = found[0] + end
+            yield TranslatedLine(written, size, i == last)
 
     def _read_all(self, arrived: Iterable[list[bytes]]) -> None:
         try:

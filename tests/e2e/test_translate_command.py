@@ -90,6 +90,33 @@ def test_of_a_directory_of_bundles_the_one_with_the_direction_is_taken(
     assert broken.stderr.startswith(f"dragoman: cannot load bundle {tmp_path / 'a'}: manifest.json".encode())
 
 
+def test_n_best_lists_feed_distillation(tiny_bundle: Path, tmp_path: Path) -> None:
+    sentences, references = parallel_text(20, seed=11)
+    lines = "\n".join([*sentences[:9], "", *sentences[9:]]).encode() + b"\n"
+    best = translate(tiny_bundle, lines, "--beam-size", "4").stdout.decode().splitlines()
+    listed = translate(tiny_bundle, lines, "--beam-size", "4", "--n-best", "4")
+    assert listed.returncode == 0, listed.stderr
+    rows = [row.split(" ||| ") for row in listed.stdout.decode().splitlines()]
+    assert [int(number) for number, _, _ in rows] == [number for number in range(21) for _ in range(4)]
+    assert [text for _, text, _ in rows[::4]] == best
+    for i in range(0, len(rows), 4):
+        scores = [float(score) for _, _, score in rows[i : i + 4]]
+        assert scores == sorted(scores, reverse=True)
+    (tmp_path / "n-best").write_bytes(listed.stdout)
+    (tmp_path / "de").write_text("\n".join([*references[:9], "-", *references[9:]]) + "\n", encoding="utf-8")
+    asked = command("distill", tmp_path / "n-best", "--reference", tmp_path / "de")
+    chosen = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    assert chosen.returncode == 0, chosen.stderr
+    found = chosen.stdout.split("\n")[:-1]
+    assert len(found) == 21
+    assert found[9] == ""
+    assert all(text in {row[1] for row in rows[4 * i : 4 * i + 4]} for i, text in enumerate(found))
+    (tmp_path / "de").write_text("one line\n")
+    refused = subprocess.run(asked, capture_output=True, timeout=120)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1].endswith(b"ends before line 2 of the other file")
+
+
 def test_bytes_that_are_no_text_name_their_line(tiny_bundle: Path) -> None:
     ended = translate(tiny_bundle, b"the cat.\n\xff\xfe\n")
     assert (ended.returncode, ended.stderr) == (1, b"dragoman: line 2: not valid UTF-8 at byte 1\n")

@@ -18,7 +18,7 @@ from server.engine.sequence import DecodingOptions, NullObserver
 from server.errors import UnsupportedLanguageError
 from server.service.admission import choose_options, request_limits
 from server.service.loading import load_model
-from server.service.offline import LineTranslator
+from server.service.offline import LineOptions, LineTranslator
 from server.service.request import DecodingWishes, TranslationRequest
 from server.service.translator import Translator
 from server.settings import Settings
@@ -223,10 +223,10 @@ def test_every_direction_of_a_multilingual_model_is_served(models: tuple[str, Pa
             ]
         assert len({tuple(texts) for texts in found.values()}) == 3
         wishes, raw = DecodingWishes(), [[f"{text}\n".encode() for text in texts]]
-        lines = LineTranslator(model, limits, wishes, split=False, target="pt_BR").run(raw)
+        lines = LineTranslator(model, limits, wishes, LineOptions(split=False, target="pt_BR")).run(raw)
         assert [line.text.rstrip("\n") for line in lines] == found["pt-BR"]
         with pytest.raises(UnsupportedLanguageError):
-            LineTranslator(model, limits, wishes, target="fr")
+            LineTranslator(model, limits, wishes, LineOptions(target="fr"))
     finally:
         model.engine.close(0.0)
 

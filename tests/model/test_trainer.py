@@ -277,3 +277,50 @@ def test_damaged_checkpoints_are_named(recipe: Callable[..., Path], tmp_path: Pa
         load_checkpoint(best)
     with pytest.raises(CheckpointError, match=r"is .* a checkpoint"):
         load_checkpoint(tmp_path)
+
+
+def test_frozen_parts_keep_their_weights(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    first = recipe(max_updates=2, validate_every=2, average_checkpoints=0)
+    start = load_checkpoint(Trainer(first, tmp_path / "run", quiet=True).run())
+    options: dict[str, object] = {
+        "initialise_from": "run/best",
+        "validate_every": 3,
+        "average_checkpoints": 0,
+    }
+    options["freeze"] = ["encoder", "decoder.0.self_attention", "source_embedding"]  # tied to the projection
+    out = tmp_path / "second"
+    Trainer(recipe(max_updates=3, **options), out, quiet=True).run()
+    Trainer(recipe(max_updates=6, **options), out, quiet=True).run()  # goes on
+    end = load_checkpoint(out / "checkpoint-0000006")
+    before, after = start.model.state_dict(), end.model.state_dict()
+    same = {name for name, value in before.items() if torch.equal(value, after[name])}
+    frozen = {name for name in before if name.startswith(("encoder.", "decoder.0.self_attention."))}
+    assert frozen | {"projection.weight"} <= same
+    assert {name for name in before if name.startswith("decoder.0.feed_forward")}.isdisjoint(same)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (["enc"], "training.freeze: the model has no part enc; its parts are source_embedding, .*decoder"),
+        (
+            ["encoder", "decoder", "source_embedding", "encoder_norm", "decoder_norm", "projection"],
+            "nothing is left to train",
+        ),
+    ],
+)
+def test_parts_that_cannot_be_frozen_are_named(
+    recipe: Callable[..., Path], tmp_path: Path, parts: list[str], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Trainer(recipe(max_updates=1, freeze=parts), tmp_path / "run", quiet=True)
+
+
+def test_a_vocabulary_of_other_text_is_refused(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    Trainer(recipe(max_updates=1, average_checkpoints=0), tmp_path / "run", quiet=True).run()
+    second = recipe(max_updates=1, initialise_from="run/best")
+    for name in ("train.en", "dev.en"):
+        file = tmp_path / name
+        file.write_text(file.read_text().translate(str.maketrans("aeiou", "αειου")))
+    with pytest.raises(RecipeError, match=r"was learnt for other text: \d\d\.\d% of this corpus' pieces"):
+        Trainer(second, tmp_path / "second", quiet=True)

@@ -5,7 +5,7 @@ import pytest
 
 from server.errors import InferenceError
 from server.service.admission import request_limits
-from server.service.offline import LineError, LineTranslator, read_lines
+from server.service.offline import LineError, LineOptions, LineTranslator, read_lines
 from server.service.request import DecodingWishes
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
@@ -13,7 +13,9 @@ from tests.server.fake_engine import FakeEngine, served_model
 
 def translator(engine: FakeEngine, *, split: bool = True) -> LineTranslator:
     model = served_model(engine)
-    return LineTranslator(model, request_limits(Settings(), model.manifest), DecodingWishes(), split=split)
+    return LineTranslator(
+        model, request_limits(Settings(), model.manifest), DecodingWishes(), LineOptions(split=split)
+    )
 
 
 def translate(source: bytes, engine: FakeEngine | None = None, *, split: bool = True) -> str:
