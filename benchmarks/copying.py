@@ -3,7 +3,7 @@
 Puts each of them into plain sentences, translates with a bundle and counts the translations that hold it
 letter by letter. None of the names and sentences is from a corpus.
 
-    python benchmarks/copying.py [BUNDLE] [--beam-size 4] [--show]
+    python benchmarks/copying.py [BUNDLE] [--direction fr-en] [--beam-size 4] [--show]
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from export.bundle import load_manifest
 from server.service.offline import translate_lines
 
 _NAMES = {
@@ -63,18 +64,76 @@ _NAMES = {
         "Myxandra",
     ],
 }
-_NAME_SENTENCES = ("{} lives in Berlin.", "I met {} yesterday.", "Do you know {}?", "My friend works for {}.")
 _NUMBERS = {
     "integers": ["7", "12", "45", "99", "300", "1004", "7777", "15320", "482019", "90000001"],
     "decimals": ["3.5", "19.99", "0.25", "100.01", "7.77", "12.125", "99.9", "1.05", "45.60", "250.75"],
     "times": ["7:05", "17:45", "12:00", "23:59", "9:30", "6:15", "18:10", "11:11", "20:20", "0:45"],
     "codes": ["B-12", "LH2047", "XK-470", "A4", "MX1100", "Q7", "R2D2", "TX-55", "G20", "BMW320"],
 }
-_NUMBER_SENTENCES = {
-    "integers": ("I have {} books.", "The number is {}.", "We need {} chairs.", "She counted to {}."),
-    "decimals": ("It costs {} euros.", "The answer is {}.", "He paid {} dollars.", "It weighs {} kilos."),
-    "times": ("The train leaves at {}.", "Come at {}.", "We met at {}.", "The meeting starts at {}."),
-    "codes": ("My room is {}.", "Where is {}?", "He bought the {}.", "We are waiting for {}."),
+_SENTENCES = {
+    "en": {
+        "names": ("{} lives in Berlin.", "I met {} yesterday.", "Do you know {}?", "My friend works for {}."),
+        "integers": ("I have {} books.", "The number is {}.", "We need {} chairs.", "She counted to {}."),
+        "decimals": ("It costs {} euros.", "The answer is {}.", "He paid {} dollars.", "It weighs {} kilos."),
+        "times": ("The train leaves at {}.", "Come at {}.", "We met at {}.", "The meeting starts at {}."),
+        "codes": ("My room is {}.", "Where is {}?", "He bought the {}.", "We are waiting for {}."),
+    },
+    "de": {
+        "names": (
+            "{} lebt in Berlin.",
+            "Ich habe {} getroffen.",
+            "Kennst du {}?",
+            "Mein Freund arbeitet für {}.",
+        ),
+        "integers": (
+            "Ich habe {} Bücher.",
+            "Die Nummer ist {}.",
+            "Wir brauchen {} Stühle.",
+            "Sie zählte bis {}.",
+        ),
+        "decimals": (
+            "Es kostet {} Euro.",
+            "Die Antwort ist {}.",
+            "Er zahlte {} Dollar.",
+            "Es wiegt {} Kilo.",
+        ),
+        "times": ("Der Zug fährt um {} ab.", "Komm um {}.", "Wir trafen uns um {}.", "Es beginnt um {}."),
+        "codes": ("Mein Zimmer ist {}.", "Wo ist {}?", "Er hat den {} gekauft.", "Wir warten auf {}."),
+    },
+    "es": {
+        "names": ("{} vive en Berlín.", "Conocí a {} ayer.", "¿Conoces a {}?", "Mi amigo trabaja para {}."),
+        "integers": ("Tengo {} libros.", "El número es {}.", "Necesitamos {} sillas.", "Contó hasta {}."),
+        "decimals": ("Cuesta {} euros.", "La respuesta es {}.", "Pagó {} dólares.", "Pesa {} kilos."),
+        "times": (
+            "El tren sale a las {}.",
+            "Ven a las {}.",
+            "Nos vimos a las {}.",
+            "La reunión es a las {}.",
+        ),
+        "codes": ("Mi habitación es la {}.", "¿Dónde está {}?", "Compró el {}.", "Estamos esperando a {}."),
+    },
+    "fr": {
+        "names": (
+            "{} habite à Berlin.",
+            "J'ai rencontré {} hier.",
+            "Connais-tu {} ?",
+            "Il travaille pour {}.",
+        ),
+        "integers": (
+            "J'ai {} livres.",
+            "Le numéro est {}.",
+            "Il nous faut {} chaises.",
+            "Elle a compté jusqu'à {}.",
+        ),
+        "decimals": (
+            "Ça coûte {} euros.",
+            "La réponse est {}.",
+            "Il a payé {} dollars.",
+            "Ça pèse {} kilos.",
+        ),
+        "times": ("Le train part à {}.", "Viens à {}.", "On s'est vus à {}.", "La réunion commence à {}."),
+        "codes": ("Ma chambre est la {}.", "Où est {} ?", "Il a acheté le {}.", "Nous attendons {}."),
+    },
 }
 
 
@@ -86,14 +145,19 @@ def main() -> None:
     parser.add_argument("bundle", nargs="?", type=Path, default=Path("bundles/en-de"))
     parser.add_argument("--beam-size", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print what did not survive")
+    parser.add_argument("--direction", help="of a bundle that has several; its first unless given")
     arguments = parser.parse_args()
-    kinds = [(kind, words, _NAME_SENTENCES) for kind, words in _NAMES.items()]
-    kinds += [(kind, words, _NUMBER_SENTENCES[kind]) for kind, words in _NUMBERS.items()]
+    language = (arguments.direction or load_manifest(arguments.bundle).directions[0].source).split("-")[0]
+    if language not in _SENTENCES:
+        parser.error(f"there are no sentences for {language}, only for {', '.join(_SENTENCES)}")
+    sentences = _SENTENCES[language]
+    kinds = [(kind, words, sentences["names"]) for kind, words in _NAMES.items()]
+    kinds += [(kind, words, sentences[kind]) for kind, words in _NUMBERS.items()]
     probes = [
         (kind, word, sentence.format(word))
-        for kind, words, sentences in kinds
+        for kind, words, frames in kinds
         for word in words
-        for sentence in sentences
+        for sentence in frames
     ]
     translated = translate_lines(
         arguments.bundle,
@@ -101,6 +165,7 @@ def main() -> None:
         beam_size=arguments.beam_size,
         length_penalty=1.0,
         split=False,
+        direction=arguments.direction,
     )
     lost = [(probe, text) for probe, text in zip(probes, translated, strict=True) if probe[1] not in text]
     print("| | unchanged |\n|---|---|")
