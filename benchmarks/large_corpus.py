@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from model.directions import directions_of
 from model.recipe import load_recipe
 from model.token_table import TokenTableWriter
 from model.tokenising import made_from
@@ -87,11 +88,12 @@ def write_ids(folder: Path, pairs: int) -> None:
     run.mkdir(parents=True)
     shutil.copyfile(folder / "run-few" / "source.spm", run / "source.spm")
     recipe = load_recipe(folder / "many.toml")
-    vocabulary = Tokenizer.load(run / "source.spm").source_vocab_size
+    tokenizer = Tokenizer.load(run / "source.spm")
+    directions, vocabulary = directions_of(recipe.corpus, tokenizer), tokenizer.source_vocab_size
     rng = np.random.default_rng(0)
     # An empty table first, for its index; then its columns, chunk by chunk.
     writer = TokenTableWriter(run / "tokens", vocabulary)
-    writer.finish(made_from(recipe.corpus, [run / "source.spm"], 64), left_out=0)
+    writer.finish(made_from(recipe.corpus, directions, [run / "source.spm"], 64), left_out=0)
     index = json.loads((run / "tokens" / "index.json").read_text())
     for side in ("source", "target"):
         tokens = 0

@@ -50,7 +50,8 @@ def score_run(recipe_file: Path, run: Path, sets: Sequence[str], *, beam: int = 
         CorpusError: a test set is missing.
     """
     recipe = load_recipe(recipe_file)
-    dev_source, dev_target = recipe.corpus.dev_source[0], recipe.corpus.dev_target[0]
+    (text,) = recipe.corpus.directions
+    dev_source, dev_target = text.dev_source[0], text.dev_target[0]
     texts = {
         name: read_parallel([named_like(dev_source, name)], [named_like(dev_target, name)]) for name in sets
     }

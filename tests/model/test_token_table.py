@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.checkpoint import SpecialTokens
+from model.checkpoint import Direction, SpecialTokens
 from model.dataset import TrainingSet, table_of
 from model.recipe import Corpus
 from model.token_table import TokenTable, TokenTableError, TokenTableWriter
@@ -107,7 +107,25 @@ def corpus_of(folder: Path, lines: list[str]) -> Corpus:
         (folder / f"train.{side}").write_text("".join(f"{line}\n" for line in lines))
     paths = {f"{part}_{side}": [folder / f"train.{end}"] for part in ("train", "dev")
              for side, end in (("source", "en"), ("target", "de"))}  # fmt: skip
-    return Corpus(source_language="en", target_language="de", **paths)
+    return Corpus.model_validate({"source_language": "en", "target_language": "de", **paths})
+
+
+DIRECTIONS = [Direction(source="en", target="de")]
+
+
+def test_a_tag_is_part_of_the_table(tmp_path: Path) -> None:
+    lines = ["a b c", "a b"]
+    corpus, vocabulary, directory = corpus_of(tmp_path, lines), tmp_path / "source.spm", tmp_path / "tokens"
+    train_sentencepiece(lines * 50, vocabulary, vocab_size=300, kind="word", tags=[">>de<<"])
+    tokenizer = Tokenizer.load(vocabulary)
+    tag = tokenizer.source_pieces().index(">>de<<")
+    tagged = [Direction(source="en", target="de", source_prefix_ids=[tag])]
+    tokenise(corpus, tagged, tokenizer, directory, made_from(corpus, tagged, [vocabulary], 5), quiet=True)
+    table = TokenTable.open(directory)
+    assert [table.sources.row(i).tolist() for i in range(2)] == [
+        [tag, *ids] for ids in tokenizer.encode_batch(lines)
+    ]
+    assert not is_tokenised(directory, made_from(corpus, DIRECTIONS, [vocabulary], 5))
 
 
 def test_text_is_tokenised_once_until_something_changes(tmp_path: Path) -> None:
@@ -116,16 +134,16 @@ def test_text_is_tokenised_once_until_something_changes(tmp_path: Path) -> None:
     vocabulary, directory = tmp_path / "source.spm", tmp_path / "tokens"
     train_sentencepiece(lines, vocabulary, vocab_size=300, kind="word")
     tokenizer = Tokenizer.load(vocabulary)
-    description = made_from(corpus, [vocabulary], 6)
+    description = made_from(corpus, DIRECTIONS, [vocabulary], 6)
     assert not is_tokenised(directory, description)
     assert not has_files_of(directory, corpus)
-    tokenise(corpus, tokenizer, directory, description, quiet=True)
+    tokenise(corpus, DIRECTIONS, tokenizer, directory, description, quiet=True)
     assert is_tokenised(directory, description)
     assert has_files_of(directory, corpus)
     table = TokenTable.open(directory)
     assert (len(table), table.left_out) == (240, 60)  # of six ids, one is eos: five words are too long
     assert [table.sources.row(i).tolist() for i in range(4)] == tokenizer.encode_batch(lines[:4])
-    assert not is_tokenised(directory, made_from(corpus, [vocabulary], 7))
+    assert not is_tokenised(directory, made_from(corpus, DIRECTIONS, [vocabulary], 7))
     other = corpus_of(tmp_path, [*lines, "a"])
-    assert not is_tokenised(directory, made_from(other, [vocabulary], 6))
+    assert not is_tokenised(directory, made_from(other, DIRECTIONS, [vocabulary], 6))
     assert not has_files_of(directory, other)
