@@ -11,6 +11,7 @@ from .augment import CopyAugmenter
 from .batching import Batch, batches_by_tokens, collate
 from .checkpoint import SpecialTokens
 from .directions import DirectedText
+from .joining import Joiner
 from .noise import damage
 from .recipe import Augment
 from .token_table import Column, TokenTable
@@ -44,6 +45,7 @@ class Augmentation:
         self._tokenizer = tokenizer
         self._augment = augment
         self._max_tokens = max_tokens
+        self._joiner = Joiner(text.sources, text.targets) if augment.join_share else None
         self._augmenter: CopyAugmenter | None = None
         if augment.copy_share or augment.number_share:
             words = augment.number_words.get(corpus.direction.name, {})
@@ -61,6 +63,13 @@ class Augmentation:
                 copies = self._augment.copies if number else 1
                 # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
                 swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
+        if self._joiner is not None:
+            pairs = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
+            firsts = np.flatnonzero(rng.random(len(pairs)) < self._augment.join_share).tolist()
+            seconds = rng.integers(len(pairs), size=len(firsts)).tolist()
+            swapped += [
+                self._joiner.join(pairs[i], pairs[j], rng) for i, j in zip(firsts, seconds, strict=True)
+            ]
         if self._augment.noise_share:
             clean = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
             draws = rng.random(len(clean))

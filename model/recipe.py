@@ -84,7 +84,7 @@ class Model(_Section):
 
 
 class Augment(_Section):
-    """Copying is taught by swapped names and numbers (model/augment.py), robustness by model/noise.py."""
+    """What a corpus lacks: names and numbers (model/augment.py), length (joining.py), mistakes (noise.py)."""
 
     copy_share: float = Field(
         default=0.0, ge=0, le=1, description="of the pairs with a shared name, each epoch"
@@ -94,9 +94,17 @@ class Augment(_Section):
     number_words: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="spelled-out numbers and their translation, by direction: en-de"
     )
+    join_share: float = Field(
+        default=0.0, ge=0, le=1, description="of all pairs, once more with another behind it, each epoch"
+    )
     noise_share: float = Field(
         default=0.0, ge=0, le=1, description="of all pairs, once more with a damaged source, each epoch"
     )
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is drawn at all."""
+        return any((self.copy_share, self.number_share, self.join_share, self.noise_share))
 
 
 class Training(_Section):

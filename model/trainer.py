@@ -129,7 +129,7 @@ class Trainer:
 
     def _augmentation(self, max_tokens: int) -> list[Augmentation]:
         augment, corpus = self.recipe.augment, self.recipe.corpus
-        if not augment.copy_share and not augment.number_share and not augment.noise_share:
+        if not augment.is_used:
             return []
         texts = [read_parallel(text.train_source, text.train_target) for text in corpus.directions]
         return [
