@@ -1,0 +1,91 @@
+"""A server on everything that the repository ships: its pairs, and what goes through English."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from export.bundle import load_manifest
+from tests.server_process import RunningServer, serving
+
+OWN = {("en", "de"), ("de", "en"), ("es", "en"), ("fr", "en")}
+THROUGH_ENGLISH = {("es", "de"), ("fr", "de")}
+STATIONS = {
+    "en": "Where is the train station?",
+    "de": "Wo ist der Bahnhof?",
+    "es": "¿Dónde está la estación de tren?",
+    "fr": "Où est la gare ?",
+}
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    log = tmp_path_factory.mktemp("shipped") / "log"
+    with serving(repository / "bundles", log, workers=0) as running:
+        yield running
+
+
+def translate(server: RunningServer, q: str, source: str, target: str, **fields: Any) -> httpx.Response:
+    body = {"q": q, "source": source, "target": target, **fields}
+    return httpx.post(f"{server.url}/translate", json=body, timeout=60)
+
+
+def test_they_fit(repository: Path) -> None:
+    sizes = []
+    for file in sorted((repository / "bundles").glob("*/manifest.json")):
+        manifest = load_manifest(file.parent)
+        sizes.append(sum(entry.size_bytes for entry in manifest.files.values()) + file.stat().st_size)
+        assert manifest.precision == "int8"
+        assert manifest.batch_invariant
+        assert manifest.quality is not None
+        assert "CC BY 2.0 FR" in (file.parent / "NOTICE").read_text(encoding="utf-8")
+    assert max(sizes) <= 20_000_000
+    assert sum(sizes) <= 60_000_000
+
+
+def test_languages_lists_every_pair(server: RunningServer) -> None:
+    listed = httpx.get(f"{server.url}/languages").json()
+    pairs = {(entry["code"], target) for entry in listed for target in entry["targets"]}
+    assert pairs == OWN | THROUGH_ENGLISH
+
+
+@pytest.mark.parametrize(("source", "target"), sorted(OWN))
+def test_every_pair_is_translated(server: RunningServer, source: str, target: str) -> None:
+    answer = translate(server, STATIONS[source], source, target).json()
+    word = {"en": "station", "de": "Bahnhof"}[target]
+    assert word in answer["translatedText"]
+    assert "pivotLanguage" not in answer
+
+
+@pytest.mark.parametrize(("source", "target"), sorted(THROUGH_ENGLISH))
+def test_the_others_go_through_english_and_say_so(server: RunningServer, source: str, target: str) -> None:
+    answer = translate(server, STATIONS[source], source, target).json()
+    assert answer["pivotLanguage"] == "en"
+    between = translate(server, STATIONS[source], source, "en").json()["translatedText"]
+    assert answer["translatedText"] == translate(server, between, "en", target).json()["translatedText"]
+    assert "Bahnhof" in answer["translatedText"]
+
+
+@pytest.mark.parametrize("source", ["de", "es", "fr"])
+def test_the_language_is_found_out(server: RunningServer, source: str) -> None:
+    answer = translate(server, STATIONS[source], "auto", "en").json()
+    assert answer["detectedLanguage"]["language"] == source
+    assert "station" in answer["translatedText"]
+
+
+def test_a_pair_that_nobody_translates_is_a_clear_400(server: RunningServer) -> None:
+    refused = translate(server, STATIONS["de"], "de", "fr")
+    assert (refused.status_code, refused.json()["code"]) == (400, "unsupported_language")
+    assert refused.json()["error"] == "de to fr is not a supported direction; see GET /languages"
+
+
+def test_capitals_and_numbers_survive(server: RunningServer) -> None:
+    assert translate(server, "WO IST DER BAHNHOF?", "de", "en").json()["translatedText"].isupper()
+    for source, text in {
+        "de": "Der Zug fährt um 17:45 ab.",
+        "es": "El tren sale a las 17:45.",
+        "fr": "Le train part à 17:45.",
+    }.items():
+        assert "17:45" in translate(server, text, source, "en").json()["translatedText"]
