@@ -60,7 +60,7 @@ class Augmentation:
             number = self._augmenter.has_number(i)
             if draw < (self._augment.number_share if number else self._augment.copy_share):
                 pair = self._text.sources[i], self._text.targets[i]
-                copies = self._augment.copies if number else 1
+                copies = self._augment.copies if number else self._augment.name_copies
                 # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
                 swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
         if self._joiner is not None:

@@ -91,6 +91,7 @@ class Augment(_Section):
     )
     number_share: float = Field(default=0.0, ge=0, le=1, description="of the pairs with a number, each epoch")
     copies: int = Field(default=1, ge=1, description="variants of each chosen pair with a number, each epoch")
+    name_copies: int = Field(default=1, ge=1, description="variants of each chosen pair with a name alone")
     number_words: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="spelled-out numbers and their translation, by direction: en-de"
     )

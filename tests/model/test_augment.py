@@ -168,6 +168,15 @@ def test_copies_are_variants_of_pairs_with_a_number() -> None:
     assert rows(6) == rows(6)
 
 
+def test_name_copies_are_variants_of_pairs_with_a_name_alone() -> None:
+    text = ParallelText(SOURCES, TARGETS)
+    once = draw(text, Augment(copy_share=1))
+    many = draw(text, Augment(copy_share=1, number_share=0, name_copies=5))
+    assert 0 < len(once) < len(many) <= 5 * len(once)
+    assert len({bytes(source) for source, _ in many}) == len(many)
+    assert not [source for source, _ in many if re.search(rb"track", bytes(source))]  # that pair has a number
+
+
 def test_noise_damages_sources_and_leaves_targets_alone() -> None:
     text = ParallelText(SOURCES, TARGETS)
     augment = Augment(copy_share=0, number_share=0, noise_share=1)
