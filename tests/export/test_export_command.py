@@ -88,9 +88,9 @@ def test_every_option_reaches_the_pipeline(tmp_path: Path, monkeypatch: pytest.M
     assert seen == [
         ExportOptions(
             precision="fp16",
-            dev_source=Path("a"),
-            dev_target=Path("b"),
-            calibration=Path("c"),
+            dev_source=[Path("a")],
+            dev_target=[Path("b")],
+            calibration=[Path("c")],
             calibration_sentences=9,
             calibration_method="mse",
             weight_bits=8,
