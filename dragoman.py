@@ -176,7 +176,8 @@ def distill(
     from model.distillation import choose
 
     with _reported_errors(OSError):
-        for line in tqdm(choose(n_best, reference, metric), desc="choosing", unit="line", unit_scale=True):
+        chosen = choose(n_best, reference, metric)
+        for line in tqdm(chosen, desc="choosing", unit="line", unit_scale=True, disable=None):
             typer.echo(line)
 
 

@@ -31,6 +31,11 @@ class Direction(_Part):
         default=(), description="the encoder reads them after special_tokens.source_prefix_ids"
     )
 
+    @property
+    def name(self) -> str:
+        """The two languages: ``en-de``."""
+        return f"{self.source}-{self.target}"
+
 
 class SpecialTokens(_Part):
     """Ids with a meaning.

@@ -26,7 +26,7 @@ from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
 from export.runner import Decoded, GraphRunner
-from export.texts import ExportError, Texts, calibration_rows, read_texts
+from export.texts import ExportError, Texts, calibration_lines, read_texts
 from export.verify import (
     MAX_BLEU_LOSS,
     MIN_AGREEMENT_BLEU,
@@ -37,6 +37,7 @@ from export.verify import (
     is_batch_invariant,
     measure_agreement,
     pick_golden,
+    to_source_ids,
 )
 from model.checkpoint import Checkpoint, load_checkpoint
 from model.scoring import score
@@ -216,11 +217,13 @@ class _Export:
     def _quantize(self, full: _Graphs, texts: Texts) -> tuple[Calibration, _Graphs]:
         options = self.options
         files = options.calibration or options.dev_source
-        sample = calibration_rows(self.checkpoint, files)
+        sample = calibration_lines(self.checkpoint, files)
         if len(sample) > options.calibration_sentences:
             sample = random.Random(0).sample(sample, options.calibration_sentences)
         # A training corpus may hold lines that the model cannot take; they say nothing about ranges.
-        rows = [row for _, row in sample if len(row) <= self.limit]
+        lines, tags = [line for line, _ in sample], [tag for _, tag in sample]
+        rows = to_source_ids(self.checkpoint.tokenizer, self.special, lines, tags)
+        rows = [row for row in rows if len(row) <= self.limit]
         names = ", ".join(path.name for path in files)
         self.report(f"calibrating int8 on {len(sample)} sentences of {names} ({options.calibration_method})")
         ranges = calibrate(
@@ -241,7 +244,7 @@ class _Export:
             weight_bits=graphs.weight_bits,
             sentences=len(sample),
             sample=names,
-            sample_sha256=hash_sample([line for line, _ in sample]),
+            sample_sha256=hash_sample(lines),
         )
         return calibration, graphs
 

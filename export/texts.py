@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,26 +114,22 @@ def _tokenise(
     return rows
 
 
-def calibration_rows(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, list[int]]]:
-    """Read text for activation ranges: lines and their ids.
+def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, list[int]]]:
+    """Read text for activation ranges: lines, each with the tag that it is read with.
 
     Lines of a single file take turns with the directions' tags; of several, the first is of the first
-    direction, and so on. A line that the model cannot take says nothing about ranges and is left out.
+    direction, and so on.
 
     Raises:
         ExportError: there are more files than directions.
         CorpusError: a file is unusable.
     """
-    config = checkpoint.config
-    tags = [direction.source_prefix_ids for direction in config.all_directions]
+    tags = [direction.source_prefix_ids for direction in checkpoint.config.all_directions]
     if len(files) > len(tags):
         raise ExportError(
             f"{len(files)} calibration files for {len(tags)} direction(s): give one, or one each"
         )
-    found: list[tuple[str, list[int]]] = []
-    for number, path in enumerate(files):
-        lines = [line for line in read_lines(path) if line]
-        own = tags if len(files) == 1 else [tags[number]]
-        rows = to_source_ids(checkpoint.tokenizer, config.special_tokens, lines, own)
-        found += zip(lines, rows, strict=True)
-    return found
+    texts = [[line for line in read_lines(path) if line] for path in files]
+    if len(texts) == 1:
+        return list(zip(texts[0], itertools.cycle(tags), strict=False))
+    return [(line, tag) for text, tag in zip(texts, tags, strict=False) for line in text]

@@ -127,17 +127,16 @@ class Evaluation:
         Returns:
             For each kind of noise BLEU, chrF and how much less they are than without.
         """
-        before = score(clean, self._references, tokenize=self._tokenize)
         report = {}
         for kind, damage in _NOISE.items():
             rng = np.random.default_rng(seed)
             noisy = [damage(source, rng) for source in self._sources]
-            translated, references = self._joined(translate(noisy)), self._references
-            if kind in _CASELESS:
-                translated, references = [
-                    [line.lower() for line in lines] for lines in (translated, references)
-                ]
-            after = score(translated, references, tokenize=self._tokenize)
+            fold = str.lower if kind in _CASELESS else str
+            references = list(map(fold, self._references))
+            before, after = (
+                score(list(map(fold, lines)), references, tokenize=self._tokenize)
+                for lines in (clean, self._joined(translate(noisy)))
+            )
             report[kind] = {
                 "changed_sentences": sum(a != b for a, b in zip(noisy, self._sources, strict=True)),
                 "bleu": after.bleu,

@@ -133,8 +133,8 @@ class Trainer:
             return []
         texts = [read_parallel(text.train_source, text.train_target) for text in corpus.directions]
         return [
-            Augmentation(corpus, self.tokenizer, augment, max_tokens=max_tokens)
-            for corpus in with_directions(self.run_directory.directions, texts)
+            Augmentation(directed, self.tokenizer, augment, max_tokens=max_tokens)
+            for directed in with_directions(self.run_directory.directions, texts)
         ]
 
     def _say(self, message: str) -> None:

@@ -124,7 +124,7 @@ def _describe_bundle(model: ServedModel) -> dict[str, Any]:
         "version": manifest.version,
         "sha256": model.sha256,
         "precision": manifest.precision,
-        "directions": [f"{pair.source}-{pair.target}" for pair in manifest.directions],
+        "directions": [pair.name for pair in manifest.directions],
         "load_duration_s": round(model.load_duration_s, 3),
     }
 

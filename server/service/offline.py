@@ -82,7 +82,7 @@ def choose_bundle(bundles: Sequence[Path], source: str | None, target: str | Non
         try:
             _choose_direction(manifest, source, target)
         except UnsupportedLanguageError:
-            known += [f"{pair.source}-{pair.target}" for pair in manifest.directions]
+            known += [pair.name for pair in manifest.directions]
         else:
             return bundle
     raise UnsupportedLanguageError(
@@ -336,7 +336,7 @@ class LineTranslator:
 def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
     if name is None:
         return None, None
-    known = {f"{pair.source}-{pair.target}": (pair.source, pair.target) for pair in manifest.directions}
+    known = {pair.name: (pair.source, pair.target) for pair in manifest.directions}
     if name not in known:
         raise UnsupportedLanguageError(f"{name} is not a direction of this bundle: {', '.join(known)}")
     return known[name]

@@ -8,6 +8,7 @@ from model.corpus import ParallelText
 from model.dataset import Augmentation
 from model.directions import DirectedText
 from model.recipe import Augment
+from tests.toy_training import ByteTokenizer
 
 SOURCES = [
     "Tom saw the lake.",
@@ -125,18 +126,9 @@ def test_the_generator_decides() -> None:
     assert run() == run()
 
 
-class _Bytes:
-    """Stands in for a tokenizer: one id a byte."""
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        return [list(text.encode()) for text in texts]
-
-    encode_target_batch = encode_batch
-
-
 def draw(text: ParallelText, augment: Augment, *tag: int) -> list[tuple[list[int], list[int]]]:
     corpus = DirectedText(Direction(source="en", target="de", source_prefix_ids=list(tag)), text)
-    augmentation = Augmentation(corpus, _Bytes(), augment, max_tokens=128)  # type: ignore[arg-type]
+    augmentation = Augmentation(corpus, ByteTokenizer(), augment, max_tokens=128)  # type: ignore[arg-type]
     return augmentation.draw(np.random.default_rng(6))
 
 

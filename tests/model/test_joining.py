@@ -9,6 +9,7 @@ from model.dataset import Augmentation
 from model.directions import DirectedText
 from model.joining import Joiner
 from model.recipe import Augment
+from tests.toy_training import ByteTokenizer
 
 SOURCES = ["Hello!", "How are you?", "Tom sleeps.", "I know how it is.", "Cats are nice."]
 TARGETS = ["Hallo!", "Wie geht es dir?", "Tom schläft.", "Ich weiß, wie es ist.", "Katzen sind schön."]
@@ -37,19 +38,10 @@ def test_after_a_question_a_new_sentence_begins() -> None:
     assert joined(1, 2) == {("How are you? Tom sleeps.", "Wie geht es dir? Tom schläft.")}
 
 
-class _Bytes:
-    """Stands in for a tokenizer: one id a byte."""
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        return [list(text.encode()) for text in texts]
-
-    encode_target_batch = encode_batch
-
-
 def test_a_share_of_all_pairs_is_joined_each_epoch() -> None:
     text = ParallelText(SOURCES * 40, TARGETS * 40)
     corpus = DirectedText(Direction(source="en", target="de"), text)
-    augmentation = Augmentation(corpus, _Bytes(), Augment(join_share=0.25), max_tokens=256)  # type: ignore[arg-type]
+    augmentation = Augmentation(corpus, ByteTokenizer(), Augment(join_share=0.25), max_tokens=256)  # type: ignore[arg-type]
     drawn = augmentation.draw(np.random.default_rng(1))
     assert 30 < len(drawn) < 70
     for source, _ in drawn:
