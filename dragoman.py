@@ -90,9 +90,9 @@ def train(
             if trainer.processes.first:
                 typer.echo("stopped; the same command goes on from here", err=True)
             raise typer.Exit(130) from None
-    trainer.processes.leave()
     if trainer.processes.first:
         typer.echo(chosen)
+    trainer.processes.leave()
 
 
 @app.command(
