@@ -3,9 +3,8 @@
 Every command imports what it needs in its own body: `dragoman serve` never loads torch, `--help` is quick.
 """
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,6 +35,7 @@ from export.flags import (
     parse_widths,
 )
 from model import flags as training
+from model.commands import average, distill, reported_errors, train
 from server.commands import api_key, bench_http, reload, serve, translate
 
 app = typer.Typer(
@@ -54,45 +54,24 @@ def _examples(*commands: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)
 
 
-@contextlib.contextmanager
-def _reported_errors(*errors: type[Exception]) -> Iterator[None]:
-    """Turn what a user can put right into one line on stderr and exit code 1; bugs keep their traceback."""
-    expected: tuple[type[Exception], ...] = (ValueError, *errors)  # of recipes, corpora and checkpoints
-    try:
-        yield
-    except expected as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
-
-
-@app.command(
+app.command(
     epilog=_examples(
         "dragoman train recipes/tatoeba-en-de.toml",
         "dragoman train recipes/tatoeba-en-de.toml --out runs/second --device cuda",
     )
-)
-def train(
-    recipe: training.RecipeFile,
-    out: training.RunPath = None,
-    device: training.TrainingDevice = None,
-    seed: training.TrainingSeed = None,
-) -> None:
-    """Train a model as a recipe says; the same command continues an interrupted run."""
-    from model.distributed import LostProcessError
-    from model.trainer import Trainer
-
-    directory = out or Path("runs") / recipe.stem
-    with _reported_errors(LostProcessError):
-        trainer = Trainer(recipe, directory, device=device, seed=seed)
-        try:
-            chosen = trainer.run()
-        except KeyboardInterrupt:
-            if trainer.processes.first:
-                typer.echo("stopped; the same command goes on from here", err=True)
-            raise typer.Exit(130) from None
-    if trainer.processes.first:
-        typer.echo(chosen)
-    trainer.processes.leave()
+)(train)
+app.command(
+    epilog=_examples(
+        "dragoman average runs/en-de/checkpoint-0004000 runs/en-de/checkpoint-0005000 --out runs/en-de-mean",
+        "dragoman average runs/robust/best runs/names/best --weights 0.15,0.85 --out runs/final",
+    )
+)(average)
+app.command(
+    epilog=_examples(
+        "dragoman translate bundles/teacher --beam-size 8 --n-best 8 < train.en | gzip > train.n-best.gz",
+        "dragoman distill train.n-best.gz --reference train.de.gz | gzip > train.distilled.de.gz",
+    ),
+)(distill)
 
 
 @app.command(
@@ -125,7 +104,7 @@ def evaluate(
     from server.errors import DragomanError
     from server.service.offline import LineError
 
-    with _reported_errors(BundleError, DragomanError, LineError, OSError):
+    with reported_errors(BundleError, DragomanError, LineError, OSError):
         check_tokenizer(tokenize)
         evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
         translate = _translator(model, beam_size, length_penalty, direction)
@@ -154,31 +133,6 @@ def _translator(
     if beam_size > 1:
         raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
     return checkpoint_translator(model, direction)
-
-
-@app.command(
-    epilog=_examples(
-        "dragoman translate bundles/teacher --beam-size 8 --n-best 8 < train.en | gzip > train.n-best.gz",
-        "dragoman distill train.n-best.gz --reference train.de.gz | gzip > train.distilled.de.gz",
-    ),
-)
-def distill(
-    n_best: training.NBestFile,
-    reference: training.NBestReference,
-    metric: training.ClosestBy = "bleu",
-) -> None:
-    """Choose of a teacher's translations the one closest to the reference, for a student to learn.
-
-    One line on standard output for each line of the reference: the target side of the student's corpus.
-    """
-    from tqdm import tqdm
-
-    from model.distillation import choose
-
-    with _reported_errors(OSError):
-        chosen = choose(n_best, reference, metric)
-        for line in tqdm(chosen, desc="choosing", unit="line", unit_scale=True, disable=None):
-            typer.echo(line)
 
 
 @app.command(

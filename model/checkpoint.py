@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -265,12 +265,3 @@ def check_vocabulary(tokenizer: Tokenizer, config: CheckpointConfig, origin: Pat
         entries, rows = getattr(tokenizer, f"{side}_vocab_size"), getattr(config.model, f"{side}_vocab_size")
         if entries > rows or (entries < rows and config.tokenizer == "sentencepiece"):
             raise CheckpointError(f"{origin}: {side} vocabulary has {entries} entries, the model {rows}")
-
-
-def average_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Average the weights of several checkpoints (Vaswani et al., 2017, section 6.1)."""
-    total: dict[str, Tensor] = {}
-    for path in files:
-        for name, tensor in read_tensors(path).items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    return {name: (tensor / len(files)).float() for name, tensor in total.items()}

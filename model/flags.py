@@ -1,4 +1,4 @@
-"""Options of `dragoman train` and `dragoman evaluate`; imports nothing heavy, for every `--help`."""
+"""Options of `dragoman train`, `average`, `distill` and `evaluate`; imports nothing heavy, for `--help`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ RunPath = Annotated[
 ]
 TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda; overrides the recipe.")]
 TrainingSeed = Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")]
+
+Checkpoints = Annotated[
+    list[Path], typer.Argument(help="Two or more, of one architecture and vocabulary; weights of all count.")
+]
+AveragePath = Annotated[Path, typer.Option(help="Directory of the new checkpoint.")]
+AverageWeights = Annotated[
+    str | None,
+    typer.Option(help="How much each counts: 0.15,0.85.", show_default="all the same"),
+]
 
 NBestFile = Annotated[
     Path,

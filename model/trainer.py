@@ -15,9 +15,10 @@ import torch
 from pydantic import ValidationError
 from tqdm import tqdm
 
+from .averaging import average_tensors
 from .batch_loss import BatchLoss
 from .batching import Batch, take_share
-from .checkpoint import SpecialTokens, average_tensors, load_model_tensors
+from .checkpoint import SpecialTokens, load_model_tensors
 from .config import TransformerConfig
 from .corpus import read_parallel
 from .dataset import Augmentation, TrainingSet

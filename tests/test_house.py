@@ -18,7 +18,7 @@ MAX_LINES = 400
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "handler"}
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}
 COMMANDS = (
-    *("train", "distill", "evaluate", "export", "import", "shortlist"),
+    *("train", "average", "distill", "evaluate", "export", "import", "shortlist"),
     *("serve", "reload", "api-key", "bench-http", "translate"),
 )
 

@@ -1,0 +1,83 @@
+"""`dragoman train`, `average`, `distill`: what they do. Imports nothing heavy, for `--help`."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from model import flags
+
+
+@contextlib.contextmanager
+def reported_errors(*errors: type[Exception]) -> Iterator[None]:
+    """Turn what a user can put right into one line on stderr and exit code 1; bugs keep their traceback."""
+    expected: tuple[type[Exception], ...] = (ValueError, *errors)  # of recipes, corpora and checkpoints
+    try:
+        yield
+    except expected as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def train(
+    recipe: flags.RecipeFile,
+    out: flags.RunPath = None,
+    device: flags.TrainingDevice = None,
+    seed: flags.TrainingSeed = None,
+) -> None:
+    """Train a model as a recipe says; the same command continues an interrupted run."""
+    from model.distributed import LostProcessError
+    from model.trainer import Trainer
+
+    directory = out or Path("runs") / recipe.stem
+    with reported_errors(LostProcessError):
+        trainer = Trainer(recipe, directory, device=device, seed=seed)
+        try:
+            chosen = trainer.run()
+        except KeyboardInterrupt:
+            if trainer.processes.first:
+                typer.echo("stopped; the same command goes on from here", err=True)
+            raise typer.Exit(130) from None
+    if trainer.processes.first:
+        typer.echo(chosen)
+    trainer.processes.leave()
+
+
+def average(
+    checkpoints: flags.Checkpoints,
+    out: flags.AveragePath,
+    weights: flags.AverageWeights = None,
+) -> None:
+    """Average the weights of checkpoints: the last of one run, or those of two stages.
+
+    The mean of a stage and the one before it often keeps most of what both are good at.
+    """
+    from model.averaging import average_checkpoints
+
+    with reported_errors(OSError):
+        try:
+            shares = None if weights is None else [float(share) for share in weights.split(",")]
+        except ValueError:
+            raise ValueError(f"--weights {weights}: must be numbers with commas between: 0.15,0.85") from None
+        average_checkpoints(checkpoints, out, shares)
+    typer.echo(out)
+
+
+def distill(
+    n_best: flags.NBestFile,
+    reference: flags.NBestReference,
+    metric: flags.ClosestBy = "bleu",
+) -> None:
+    """Choose of a teacher's translations the one closest to the reference, for a student to learn.
+
+    One line on standard output for each line of the reference: the target side of the student's corpus.
+    """
+    from tqdm import tqdm
+
+    from model.distillation import choose
+
+    with reported_errors(OSError):
+        chosen = choose(n_best, reference, metric)
+        for line in tqdm(chosen, desc="choosing", unit="line", unit_scale=True, disable=None):
+            typer.echo(line)
