@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.engine.scheduler import LANES, Lane
-from server.engine.shares import FEW_ROWS, Shares
+from server.engine.shares import FEW_ROWS, GATHERED_ROWS, PATIENCE_STEPS, Shares
 
 
 def busy(rows: dict[Lane, list[int]], max_rows: int = 32) -> Shares:
@@ -74,6 +74,47 @@ def test_what_waits_is_started_if_there_is_a_free_row(
     shares = busy({"short": rows, "long": beside[: len(rows)]}, max_rows=8)
     called = shares.called("short", waiting)
     assert called
-    could = [min(shares.share(worker, "short", waiting), 8 - rows[worker]) for worker in called]
+    could = [
+        min(shares.share(worker, "short", waiting), 8 - rows[worker])
+        for _ in range(PATIENCE_STEPS + 1)
+        for worker in called
+    ]
     if any(count < 8 for count in rows):
         assert max(could) > 0
+
+
+def asked(shares: Shares, waiting: int, times: int) -> list[int]:
+    return [shares.share(0, "short", waiting) for _ in range(times)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "waiting", "started"),
+    [
+        (0, 1, [1, 1, 1, 1]),
+        (3, 1, [1, 1, 1, 1]),
+        (4, 1, [0, 0, 1, 0]),
+        (4, 2, [2, 2, 2, 2]),
+        (12, 5, [0, 0, 5, 0]),
+        (12, 6, [6, 6, 6, 6]),
+        (30, GATHERED_ROWS - 1, [0, 0, GATHERED_ROWS - 1, 0]),
+        (30, GATHERED_ROWS, [GATHERED_ROWS] * 4),
+    ],
+)
+def test_a_busy_worker_lets_a_few_gather_but_not_for_long(
+    rows: int, waiting: int, started: list[int]
+) -> None:
+    assert PATIENCE_STEPS == 2
+    assert asked(busy({"short": [rows], "long": [0]}), waiting, 4) == started
+
+
+def test_what_has_gathered_starts_at_once_and_its_successors_wait_anew() -> None:
+    shares = busy({"short": [16], "long": [0]})
+    assert asked(shares, 3, 1) == [0]
+    assert asked(shares, 8, 1) == [8]
+    shares.note(0, "short", 24)
+    assert asked(shares, 1, 3) == [0, 0, 1]
+
+
+def test_nobody_waits_for_company_where_memory_is_lacking() -> None:
+    shares = busy({"short": [30], "long": [0]})
+    assert shares.share(0, "short", 1, everyone=True) == 1
