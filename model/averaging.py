@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -79,18 +78,11 @@ def average_checkpoints(
 
 
 def _check_fit(directory: Path, config: CheckpointConfig, other: Path, expected: CheckpointConfig) -> None:
-    ours, theirs = _architecture(config), _architecture(expected)
-    for name, value in ours.items():
-        if value != theirs[name]:
-            raise CheckpointError(f"{directory}: {name} is {value}, that of {other} is {theirs[name]}")
-    for name in config.tokenizer_files.names:
+    for name, (ours, theirs) in config.model.differences(expected.model).items():
+        raise CheckpointError(f"{directory}: {name} is {ours}, that of {other} is {theirs}")
+    for name in {*config.tokenizer_files.names, *expected.tokenizer_files.names}:
         if _sha256(directory / name) != _sha256(other / name):
             raise CheckpointError(f"{directory / name}: another vocabulary than that of {other}")
-
-
-def _architecture(config: CheckpointConfig) -> dict[str, Any]:
-    fields = {**config.model.model_dump(), "tokenizer": config.tokenizer, "joint": config.joint_vocabulary}
-    return {name: value for name, value in fields.items() if not name.endswith("dropout")}
 
 
 def _sha256(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -69,3 +69,12 @@ class TransformerConfig(BaseModel):
     def decoder_head_dim(self) -> int:
         """Size D of one decoder head."""
         return self.d_model // self.decoder_heads
+
+    def differences(self, other: TransformerConfig) -> dict[str, tuple[Any, Any]]:
+        """Compare architectures: the values of both where they differ. Dropouts are free."""
+        theirs = other.model_dump()
+        return {
+            name: (value, theirs[name])
+            for name, value in self.model_dump().items()
+            if value != theirs[name] and not name.endswith("dropout")
+        }

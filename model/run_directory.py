@@ -324,11 +324,9 @@ def _first_lines(file: Path) -> list[str]:
 
 
 def _check_same_architecture(config: TransformerConfig, start: Checkpoint) -> None:
-    ours, theirs = config.model_dump(), start.config.model.model_dump()
     different = [
-        f"{name} is {value} in the recipe's [model] and {theirs[name]} in the checkpoint"
-        for name, value in ours.items()
-        if value != theirs[name] and not name.endswith("dropout")
+        f"{name} is {ours} in the recipe's [model] and {theirs} in the checkpoint"
+        for name, (ours, theirs) in config.differences(start.config.model).items()
     ]
     if different:
         raise CheckpointError(
