@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.errors import InferenceError
-from server.runtime.memory import Device, Tensor
+from server.runtime.memory import Device, Ranker, Tensor
 from server.runtime.session import DecoderSession, ModelSpec
 
 from .arena import Arena
@@ -43,6 +43,7 @@ class Batch:
         observer: EngineObserver,
         shortlist: Shortlist | None = None,
         device: Device | None = None,
+        ranker: Ranker | None = None,
     ) -> None:
         """Allocate the arena and the search.
 
@@ -54,6 +55,7 @@ class Batch:
             observer: told of failed runs.
             shortlist: gives every sentence its candidates; None if the decoder scores the whole vocabulary.
             device: where caches and scores lie; None for numpy arrays.
+            ranker: ranks the scores for a beam search; numpy does it if None.
         """
         max_sentences = limits.max_rows // beam_width
         self._decoder = decoder
@@ -73,7 +75,9 @@ class Batch:
         self._search: Search = (
             GreedySearch(max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end)
             if beam_width == 1
-            else BeamSearch(beam_width, max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end)
+            else BeamSearch(
+                beam_width, max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end, ranker
+            )
         )
         self.sequences: list[Sequence] = []
 

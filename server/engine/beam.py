@@ -26,10 +26,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from server.runtime.memory import Ranker
+
 from .columns import WHOLE_VOCABULARY, Columns
 from .constraints import Constraints
 from .ending import Ending, ending_of
-from .logsumexp import log_sum_exp
+from .offers import best_offers, normalisers_of
 from .sampling import Sampler
 from .search import (
     Advance,
@@ -42,7 +44,6 @@ from .search import (
     with_room,
 )
 from .sequence import DecodingOptions
-from .topk import top_k
 
 _FEW_SENTENCES = 16
 
@@ -72,6 +73,7 @@ class BeamSearch:
         eos_id: int,
         suppressed_ids: Sequence[int] = (),
         forced_end: bool = False,
+        ranker: Ranker | None = None,
     ) -> None:
         """Make room for `max_sentences`; histories grow as needed.
 
@@ -81,8 +83,10 @@ class BeamSearch:
             eos_id: the token that ends a target.
             suppressed_ids: tokens that are never written.
             forced_end: whether the last step of every sentence yields the end token.
+            ranker: finds the 2K best columns of rows; numpy does it if None.
         """
         self._width = beam_width
+        self._ranker = ranker
         self._eos_id = eos_id
         self._forced_end = forced_end
         shape = (max_sentences, beam_width)
@@ -191,31 +195,26 @@ class BeamSearch:
             self._some_first = bool(first.any())
         if known is None:
             if first is not None:
-                before = _some_normalisers(logits, np.flatnonzero(first))
+                before = normalisers_of(logits, first)
             self._constraints.apply(logits, steps, columns, before)
-        found, values = top_k(logits, offers)
-        largest = values.max(axis=1)
-        if known is None:
-            normalisers = _normalisers(logits, largest, before, first)
-        else:
-            normalisers = known.constrained
-            if first is not None:
-                normalisers = np.where(first, known.unconstrained, normalisers)
-        broken = sorted({row // width for row in broken_rows(largest + normalisers)})
+        found, gains = best_offers(logits, offers, self._ranker, known, before, first)
+        broken = sorted({row // width for row in broken_rows(gains.max(axis=1))})
         places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
         row_of = self._row_of[:count]
-        gains = (values - normalisers[:, None]).reshape(by_row)[places, row_of]
-        totals = (gains + self._log_probability[:count, :, None]).reshape(by_sentence)
+        by_beam = gains.reshape(by_row)[places, row_of]
+        totals = (by_beam + self._log_probability[:count, :, None]).reshape(by_sentence)
         chosen = found.reshape(by_row)[places, row_of].reshape(by_sentence)
-        # Offers stand in order of beam and token, so a stable sort breaks ties as documented.
+        # In order of beam, equal ones in order of token: a stable sort breaks ties as documented.
         best = np.argsort(-totals, axis=1, kind="stable")[:, :offers]
         candidates = _Candidates(
             best // offers, columns.tokens(places, chosen[places, best]), totals[places, best]
         )
-        self._replace(candidates, logits, normalisers, columns)
+        self._replace(candidates, logits, found, gains, columns)
         return candidates, broken
 
-    def _replace(self, found: _Candidates, logits: Floats, normalisers: Floats, columns: Columns) -> None:
+    def _replace(
+        self, found: _Candidates, logits: Floats, offered: Places, gains: Floats, columns: Columns
+    ) -> None:
         """Put what was drawn or is forced in the place of the candidates: each beam continues itself."""
         width, steps = self._width, self._steps[: len(found.tokens)]
         places, samples = self._sampler.rows(len(steps))
@@ -224,7 +223,9 @@ class BeamSearch:
             rows = places * width + samples
             drawn = self._sampler.draw(logits, rows, places, samples, steps[places])
             found.tokens[places, samples] = columns.tokens(places, drawn)
-            found.scores[places, samples] += logits[rows, drawn] - normalisers[rows]
+            best = gains[rows].argmax(axis=1)
+            normalisers = logits[rows, offered[rows, best]] - gains[rows, best]
+            found.scores[places, samples] += logits[rows, drawn] - normalisers
         forced = self._constraints.forced(steps)
         if forced:
             without_choice, tokens = np.array(forced).T
@@ -300,28 +301,6 @@ class BeamSearch:
         self._constraints.follow(steps, inputs.reshape(-1), moved, parent_rows)
         steps += 1
         return Advance(inputs.reshape(-1), ended, broken, moved, parent_rows)
-
-
-def _some_normalisers(logits: Floats, rows: Places) -> Floats | None:
-    """Log-sum-exp [R] of some rows, the others undefined; None if there are none."""
-    if not len(rows):
-        return None
-    some = logits if len(rows) == len(logits) else logits[rows]
-    normalisers = np.zeros(len(logits), np.float32)
-    normalisers[rows] = log_sum_exp(some, some.max(axis=1))
-    return normalisers
-
-
-def _normalisers(
-    logits: Floats, largest: Floats, known: Floats | None, known_rows: NDArray[np.bool_] | None
-) -> Floats:
-    """Log-sum-exp [R] of every row, taken from `known` where it is known."""
-    if known is None or known_rows is None:
-        return log_sum_exp(logits, largest)
-    rows = np.flatnonzero(~known_rows)
-    if len(rows):
-        known[rows] = log_sum_exp(logits[rows], largest[rows])
-    return known
 
 
 def assign_rows(parents: Places) -> Places:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from server.errors import AbortedError, DeadlineExceededError, DragomanError, InferenceError
+from server.runtime.memory import Ranker
 from server.runtime.session import EncoderSession, ModelSpec, Runtime
 
 from .batch import Batch, Finished
@@ -177,8 +178,15 @@ class Engine:
                 self._observer,
                 self._shortlist,
                 self._runtime.device,
+                self._ranker(beam_width),
             )
         return self._batches[beam_width]
+
+    def _ranker(self, beam_width: int) -> Ranker | None:
+        """Give a beam search what ranks the scores of the whole vocabulary, if numpy has them."""
+        if beam_width == 1 or self._shortlist is not None or self._runtime.device is not None:
+            return None
+        return self._runtime.ranker(min(2 * beam_width, self._spec.vocabulary_size))
 
     def _outcome(self, finished: Finished, now_s: float) -> Outcome:
         """Say how a sentence that left its batch ended."""

@@ -95,6 +95,22 @@ class Reduced:
     all_normalisers: Floats
 
 
+class Ranker(Protocol):
+    """Ranks scores that lie in numpy arrays. Owned by the worker thread."""
+
+    def best(self, logits: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Find the best columns of every row, the same for a row alone and in any batch.
+
+        Args:
+            logits: float32 [R, V], C-contiguous; the same few arrays and prefixes of them every time.
+
+        Returns:
+            Columns int64 [R, k], best first and of equal ones the lowest first, and their natural
+            log-probabilities float32 [R, k]; all NaN for a row whose scores are not finite. They may be
+            overwritten and are valid until the next call.
+        """
+
+
 class Reducer(Protocol):
     """Brings scores from a device to the host, few or all. Owned by the worker thread."""
 

@@ -38,10 +38,12 @@ from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
 from .huge_pages import use_huge_pages
 from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
+from .ranking import OnnxRanker
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
 from .traffic import PROCESS_TRAFFIC
 
 CPU = ["CPUExecutionProvider"]
+PROCESSOR = OnnxDevice("cpu", CPU)
 
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]
 _INT8 = "tensor(int8)"
@@ -231,6 +233,10 @@ class ModelRuntime:
         if self._device is not None:
             return DeviceDecoder(graph.shared, self._run_options)
         return OnnxDecoder(graph, self._run_options)
+
+    def ranker(self, best: int) -> OnnxRanker:
+        """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
+        return OnnxRanker(PROCESSOR, self._spec.vocabulary_size, best)
 
     def terminate(self) -> None:
         """Make every run, now and later, end with InferenceError."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from .memory import Device
+    from .memory import Device, Ranker
 
 Array = NDArray[Any]
 """An array of any dtype."""
@@ -172,6 +172,12 @@ class Runtime(Protocol):
 
         Raises:
             InferenceError: the decoder cannot be loaded.
+        """
+
+    def ranker(self, best: int) -> "Ranker | None":
+        """Give what finds the `best` best columns of scores in numpy arrays, for one worker.
+
+        None if numpy shall do it.
         """
 
     def terminate(self) -> None:

@@ -156,6 +156,9 @@ class FakeRuntime:
         self.decoders.append(decoder)
         return decoder
 
+    def ranker(self, best: int) -> None:
+        """numpy does it."""
+
     def terminate(self) -> None:
         self.terminated = True
 

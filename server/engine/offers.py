@@ -1,0 +1,75 @@
+"""What the rows of a beam search offer: of each its most probable columns, whoever finds them.
+
+ONNX Runtime (`memory.Ranker`) or numpy look at whole rows; on a device, or with a shortlist, rows hold a few
+columns only. A row's offers depend on that row alone, bit by bit.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.runtime.memory import Ranker
+
+from .logsumexp import log_sum_exp
+from .search import Floats, Normalisers, Places
+from .topk import top_k
+
+Rows = NDArray[np.bool_]
+
+
+def best_offers(
+    logits: Floats,
+    offers: int,
+    ranker: Ranker | None,
+    known: Normalisers | None,
+    before: Floats | None,
+    first: Rows | None,
+) -> tuple[Places, Floats]:
+    """Find the most probable columns of every row.
+
+    Args:
+        logits: float32 [R, C], constrained.
+        offers: how many columns, k.
+        ranker: finds them; numpy does it if None.
+        known: normalisers of the whole rows, if only their best columns are here.
+        before: normalisers of the rows in `first` before they were constrained, float32 [R].
+        first: rows [R] that are normalised first and constrained afterwards; None if there are none.
+
+    Returns:
+        Columns [R, k], equally probable ones ascending, and their log-probabilities float32 [R, k]: not
+        finite numbers for a row whose scores are not.
+    """
+    if known is not None:
+        normalisers = known.constrained
+        if first is not None:
+            normalisers = np.where(first, known.unconstrained, normalisers)
+    elif ranker is not None:
+        found, log_probabilities = ranker.best(logits)
+        if first is not None and before is not None:
+            rows = np.flatnonzero(first)
+            log_probabilities[rows] = logits[rows[:, None], found[rows]] - before[rows, None]
+        return found, log_probabilities
+    found, values = top_k(logits, offers)
+    if known is None:
+        normalisers = _normalisers(logits, values.max(axis=1), before, first)
+    return found, values - normalisers[:, None]
+
+
+def normalisers_of(logits: Floats, first: Rows) -> Floats | None:
+    """Log-sum-exp [R] of the rows in `first` [R], the others undefined; None if there are none."""
+    rows = np.flatnonzero(first)
+    if not len(rows):
+        return None
+    some = logits if len(rows) == len(logits) else logits[rows]
+    normalisers = np.zeros(len(logits), np.float32)
+    normalisers[rows] = log_sum_exp(some, some.max(axis=1))
+    return normalisers
+
+
+def _normalisers(logits: Floats, largest: Floats, before: Floats | None, first: Rows | None) -> Floats:
+    """Log-sum-exp [R] of every row, of those in `first` as it was before."""
+    if before is None or first is None:
+        return log_sum_exp(logits, largest)
+    rows = np.flatnonzero(~first)
+    if len(rows):
+        before[rows] = log_sum_exp(logits[rows], largest[rows])
+    return before

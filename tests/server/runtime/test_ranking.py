@@ -1,0 +1,93 @@
+"""Ranking by ONNX Runtime against numpy: columns, log-probabilities, ties, broken rows, any batch."""
+
+import numpy as np
+import onnx
+import pytest
+
+from server.engine.beam import BeamSearch
+from server.engine.sequence import DecodingOptions
+from server.runtime.onnx_runtime import PROCESSOR
+from server.runtime.ranking import OnnxRanker, ranking_graph
+
+
+def log_probabilities(logits: np.ndarray) -> np.ndarray:
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "vocabulary", "best"), [(1, 8, 8), (5, 33, 4), (12, 6016, 8), (70, 32000, 16)]
+)
+def test_ranks_as_numpy_does(rows: int, vocabulary: int, best: int) -> None:
+    logits = np.random.default_rng(rows).standard_normal((rows, vocabulary)).astype(np.float32) * 4
+    logits[:, 3] = -np.inf
+    columns, found = OnnxRanker(PROCESSOR, vocabulary, best).best(logits)
+    expected = np.argsort(-logits, axis=1, kind="stable")[:, :best]
+    assert (columns == expected).all()
+    exact = np.take_along_axis(log_probabilities(logits), expected, axis=1)
+    np.testing.assert_allclose(found, exact, atol=1e-5, rtol=1e-6)
+
+
+def test_lowest_columns_win_between_equal_ones() -> None:
+    logits = np.random.default_rng(0).integers(0, 3, (40, 500)).astype(np.float32)
+    columns, _ = OnnxRanker(PROCESSOR, 500, 8).best(logits)
+    assert (columns == np.argsort(-logits, axis=1, kind="stable")[:, :8]).all()
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("column", [0, 7, 499])
+def test_a_broken_row_is_told_and_harms_no_other(broken: float, column: int) -> None:
+    logits = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
+    whole = OnnxRanker(PROCESSOR, 500, 4).best(logits)[1].copy()
+    logits[1, column] = broken
+    found = OnnxRanker(PROCESSOR, 500, 4).best(logits)[1]
+    assert np.isnan(found[1]).all()
+    assert (found[[0, 2]] == whole[[0, 2]]).all()
+
+
+def test_a_row_gets_the_same_bits_in_any_batch() -> None:
+    logits = np.random.default_rng(1).standard_normal((100, 6016)).astype(np.float32) * 4
+    ranker = OnnxRanker(PROCESSOR, 6016, 8)
+    columns, found = (array.copy() for array in ranker.best(logits))
+    for first, last in [(0, 1), (0, 43), (17, 90), (99, 100)]:
+        part = np.ascontiguousarray(logits[first:last])
+        some_columns, some = ranker.best(part)
+        assert (some_columns == columns[first:last]).all()
+        assert (some == found[first:last]).all()
+
+
+def test_the_graph_is_valid() -> None:
+    onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 8)), True)
+
+
+OPTIONS = [
+    DecodingOptions(beam_size=4, num_hypotheses=4),
+    DecodingOptions(beam_size=4, num_hypotheses=4, repetition_penalty=1.5, no_repeat_ngram_size=2),
+    DecodingOptions(beam_size=4, num_hypotheses=4, min_decoding_length=9, target_prefix=(7, 8)),
+    DecodingOptions(beam_size=4, num_hypotheses=4, repetition_penalty=1.5, early_stopping=False),
+    DecodingOptions(beam_size=4, num_hypotheses=3, sampling_topk=5, seed=3),
+]
+
+
+def test_beam_search_finds_the_same_with_it() -> None:
+    """All kinds of options in one batch: what is found is equal, and scores to what float32 holds."""
+    draw = np.random.default_rng(5)
+    by_numpy = BeamSearch(4, len(OPTIONS), 1, (0,))
+    ranked = BeamSearch(4, len(OPTIONS), 1, (0,), ranker=OnnxRanker(PROCESSOR, 600, 8))
+    for place, options in enumerate(OPTIONS):
+        for search in (by_numpy, ranked):
+            search.admit(place, options, 14, (5, 6))
+    ended: set[int] = set()
+    for _ in range(14):
+        logits = (draw.standard_normal((len(OPTIONS) * 4, 600)) * 3).astype(np.float32)
+        logits[:, 1] += 2
+        one, other = by_numpy.advance(logits.copy()), ranked.advance(logits.copy())
+        assert (one.tokens == other.tokens).all()
+        assert (one.ended, one.broken) == (other.ended, other.broken)
+        assert (one.rows.tolist(), one.parents.tolist()) == (other.rows.tolist(), other.parents.tolist())
+        for place in set(one.ended) - ended:
+            expected, found = by_numpy.result(place).hypotheses, ranked.result(place).hypotheses
+            assert [h.tokens for h in expected] == [h.tokens for h in found]
+            assert [h.score for h in expected] == pytest.approx([h.score for h in found], abs=2e-5)
+        ended.update(one.ended)
+    assert ended == set(range(len(OPTIONS)))
