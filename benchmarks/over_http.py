@@ -117,7 +117,7 @@ class Plan:
     long_warm_s: float = _WARM_S
 
     def seconds(self, clients: int) -> tuple[float, float]:
-        """How long a closed loop is, and how long it warms up; longer with most clients: words are counted."""
+        """Seconds of a closed loop and of its warm-up; more with most clients, whose words are counted."""
         if clients == self.clients[-1]:
             return 2 * self.window_s, self.long_warm_s
         return self.window_s, _WARM_S
