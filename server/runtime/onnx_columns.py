@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from server.errors import InferenceError
 
+from .binding import bind_arrays
 from .session import Array
 
 if TYPE_CHECKING:
@@ -54,9 +55,7 @@ class OnnxColumns:
         try:
             with self._projection.traffic.run() as alone:
                 session = self._projection.session(alone)
-                binding = session.io_binding()
-                binding.bind_input(HIDDEN, "cpu", 0, hidden.dtype.type, hidden.shape, hidden.ctypes.data)
-                binding.bind_output("logits", "cpu", 0, np.float32, logits.shape, logits.ctypes.data)
+                binding = bind_arrays(session, {HIDDEN: hidden}, {"logits": logits})
                 session.run_with_iobinding(binding, self._run_options)
         except Exception as error:
             raise InferenceError(f"the projection failed: {type(error).__name__}") from error

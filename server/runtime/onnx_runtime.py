@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from export.bundle import BundleError, Manifest
 from server.errors import InferenceError
 
+from .binding import bind_arrays
 from .device import OnnxDevice, Provider
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
@@ -104,20 +105,10 @@ class OnnxDecoder:
                 session = self._graph.session(alone)
                 bindings = self._bindings.setdefault(buffers, {})
                 if alone not in bindings:
-                    bindings[alone] = _bind(session, buffers)
+                    bindings[alone] = bind_arrays(session, buffers.inputs, buffers.outputs)
                 session.run_with_iobinding(bindings[alone], self._run_options)
         except Exception as error:
             raise InferenceError(f"the decoder failed: {type(error).__name__}") from error
-
-
-def _bind(session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
-    """Bind every array by its address; the arrays live as long as `buffers`, and so does the binding."""
-    binding = session.io_binding()
-    for name, array in buffers.inputs.items():
-        binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-    for name, array in buffers.outputs.items():
-        binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-    return binding
 
 
 class ModelRuntime:

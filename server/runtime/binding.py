@@ -1,0 +1,25 @@
+"""Numpy arrays as the inputs and outputs of a run, where they are: nothing is copied."""
+
+from collections.abc import Mapping
+
+import onnxruntime as ort
+
+from .session import Array
+
+
+def bind_arrays(
+    session: ort.InferenceSession, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+) -> ort.IOBinding:
+    """Bind arrays by their addresses; they must be C-contiguous and live as long as the binding.
+
+    Args:
+        session: on the processor.
+        inputs: by the names of the graph's inputs.
+        outputs: by the names of its outputs; the runs write them.
+    """
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+    for name, array in outputs.items():
+        binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+    return binding
