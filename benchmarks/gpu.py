@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import machine, vocabulary
 from benchmarks.models import CACHE, RANDOM_SIZES, Model, in_fp16, prepare
 from benchmarks.spread import ratios, spread
-from benchmarks.turns import Peer, ended_by_signals, wait_for_calm
+from benchmarks.turns import TURN_S, Peer, ended_by_signals, wait_for_calm
 from benchmarks.workload import BEAMS, FORCED_TOKENS
 
 SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -87,7 +87,7 @@ def measure(model: Model, sentences: int, rounds: int) -> dict[str, Any]:
             for number in range(-1, rounds):  # the first one warms up
                 for name, peer in peers.items():
                     wait_for_calm([other for other in peers.values() if other is not peer])
-                    answer = peer.ask(op="run", key=key, call=SYSTEMS[name][1])
+                    answer = peer.ask(op="run", key=key, call=SYSTEMS[name][1], least_s=TURN_S)
                     tokens[name] = answer["tokens"]
                     if number >= 0:
                         seconds[name].append(float(answer["seconds"]))

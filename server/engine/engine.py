@@ -44,6 +44,8 @@ class Engine:
         observer: EngineObserver,
         clock: Callable[[], float],
         shortlist: Shortlist | None = None,
+        *,
+        starts_first: bool = False,
     ) -> None:
         """Start with no sentence and no arena.
 
@@ -54,8 +56,11 @@ class Engine:
             observer: told what happens.
             clock: monotonic seconds.
             shortlist: candidates of sentences, for decoders that take their columns as inputs.
+            starts_first: whether a step that starts sentences leaves decoding to the next one, so that all
+                who may start are there when decoding goes on.
         """
         self._shortlist = shortlist
+        self._starts_first = starts_first
         self._encoder: EncoderSession = runtime.encoder
         self._runtime = runtime
         self._spec: ModelSpec = runtime.spec
@@ -85,12 +90,10 @@ class Engine:
             The sentences that left in this step.
         """
         outcomes = self._drop_unwanted()
-        for run in encoder_batches(
-            self._schedule(self._limits.max_rows - self.rows),
-            self._encoder_tokens,
-        ):
+        runs = encoder_batches(self._schedule(self._limits.max_rows - self.rows), self._encoder_tokens)
+        for run in runs:
             outcomes += self._start(run)
-        return outcomes + self.decode()
+        return outcomes if runs and self._starts_first else outcomes + self.decode()
 
     def decode(self) -> list[Outcome]:
         """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.

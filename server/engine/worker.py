@@ -14,12 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, InvalidStateError
 
-from server.errors import (
-    AbortedError,
-    DragomanError,
-    DrainingError,
-    EngineDeadError,
-)
+from server.errors import AbortedError, DragomanError, DrainingError, EngineDeadError
 from server.runtime.session import Runtime
 
 from .cache_budget import CacheBudget
@@ -241,8 +236,9 @@ class WorkerPool:
             self._end(overdue, end_of_unwanted)
             return admitted
 
-        def make_engine(_lane: Lane, take: Callable[[int], list[Sequence]]) -> Engine:
-            return Engine(runtime, self._limits, take, self._observer, self._clock, shortlist)
+        def make_engine(lane: Lane, take: Callable[[int], list[Sequence]]) -> Engine:
+            shared = (runtime, self._limits, take, self._observer, self._clock, shortlist)
+            return Engine(*shared, starts_first=lane == "long")
 
         return Lanes(make_engine, schedule, self._observer, self._clock)
 

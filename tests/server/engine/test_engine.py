@@ -32,13 +32,16 @@ class Spy(NullObserver):
 class Bench:
     """An engine on a bench: one worker, one line, a clock that stands still."""
 
-    def __init__(self, runtime: FakeRuntime, max_rows: int = 8) -> None:
+    def __init__(
+        self, runtime: FakeRuntime, limits: EngineLimits | None = None, *, starts_first: bool = False
+    ) -> None:
         self.runtime = runtime
         self.clock = Clock()
         self.observer = Spy()
-        limits = EngineLimits(max_rows=max_rows)
+        limits = limits or EngineLimits(max_rows=8)
         self.line = Scheduler(limits)
-        self.engine = Engine(runtime, limits, from_line(self.line, self.clock), self.observer, self.clock)
+        take = from_line(self.line, self.clock)
+        self.engine = Engine(runtime, limits, take, self.observer, self.clock, starts_first=starts_first)
 
     def add(self, *sentences: Sentence) -> None:
         for one in sentences:
@@ -78,7 +81,7 @@ def test_an_idle_engine_calls_no_model() -> None:
 
 
 def test_sentences_enter_and_leave_at_every_step() -> None:
-    bench = Bench(FakeRuntime(recite), max_rows=2)
+    bench = Bench(FakeRuntime(recite), EngineLimits(max_rows=2))
     bench.add(sentence((7,) * 6, request="a"), sentence((8,), request="b"), sentence((9,), request="c"))
     bench.run()
     (decoder,) = bench.runtime.decoders
@@ -87,8 +90,23 @@ def test_sentences_enter_and_leave_at_every_step() -> None:
     assert bench.observer.steps == [(2, 0)] * 4 + [(1, 1)] * 3
 
 
+@pytest.mark.parametrize(
+    ("starts_first", "rows"),
+    [(False, [2, 4, 6, 6, 6, 6, 4, 2]), (True, [6] * 6)],
+)
+def test_decoding_goes_on_when_all_have_started_or_between_portions(
+    starts_first: bool, rows: list[int]
+) -> None:
+    limits = EngineLimits(max_rows=8, max_batch_tokens=10)  # two of them in a portion
+    bench = Bench(FakeRuntime(recite), limits, starts_first=starts_first)
+    bench.add(*(sentence((number,) * 5, request=str(number)) for number in range(5, 11)))
+    bench.run()
+    (decoder,) = bench.runtime.decoders
+    assert decoder.rows == rows
+
+
 def test_rows_of_different_ages_decode_together() -> None:
-    bench = Bench(FakeRuntime(babble), max_rows=16)
+    bench = Bench(FakeRuntime(babble), EngineLimits(max_rows=16))
     expected = {}
     outcomes = []
     for number in range(12):
@@ -126,7 +144,7 @@ def test_an_endless_minimum_still_ends() -> None:
 
 
 def test_beam_widths_alternate_and_share_the_rows() -> None:
-    bench = Bench(FakeRuntime(babble), max_rows=8)
+    bench = Bench(FakeRuntime(babble), EngineLimits(max_rows=8))
     sentences = [
         sentence((5 + n, 9), DecodingOptions(beam_size=width, max_decoding_length=9), request=str(n))
         for n, width in enumerate((1, 2, 4, 1, 2, 4, 3, 1))
@@ -189,7 +207,7 @@ def test_a_poisonous_sentence_fails_alone(count: int, where: str) -> None:
 def test_poison_in_a_beam_batch_leaves_the_others_exact() -> None:
     runtime = FakeRuntime(babble)
     runtime.decoder_poison = 66
-    bench = Bench(runtime, max_rows=24)
+    bench = Bench(runtime, EngineLimits(max_rows=24))
     options = DecodingOptions(beam_size=4, num_hypotheses=4)
     sentences = [sentence((7, 10 + n), options, request=str(n)) for n in range(5)]
     bench.add(*sentences, sentence((66,), options, request="poison"))
@@ -233,7 +251,7 @@ def test_cache_bytes_grow_and_shrink_with_the_arenas() -> None:
 
 
 def test_the_end_token_is_not_among_the_tokens() -> None:
-    bench = Bench(FakeRuntime(babble), max_rows=32)
+    bench = Bench(FakeRuntime(babble), EngineLimits(max_rows=32))
     options = DecodingOptions(beam_size=4, num_hypotheses=4, max_decoding_length=20)
     bench.add(*[sentence((5, 6 + n), options, request=str(n)) for n in range(8)])
     for result in results(bench.run()).values():

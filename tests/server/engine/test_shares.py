@@ -115,6 +115,17 @@ def test_what_has_gathered_starts_at_once_and_its_successors_wait_anew() -> None
     assert asked(shares, 1, 3) == [0, 0, 1]
 
 
+def test_what_is_left_of_a_document_starts_with_the_rest_of_it() -> None:
+    shares = busy({"short": [0], "long": [16]})
+    assert shares.share(0, "long", 8) == 8
+    shares.note(0, "long", 24)
+    assert shares.share(0, "long", 3) == 3  # asked again before decoding
+    shares.note(0, "long", 27)
+    assert shares.share(0, "long", 0) == 0  # nothing is left: it decodes
+    shares.note(0, "long", 26)
+    assert [shares.share(0, "long", 1) for _ in range(3)] == [0, 0, 1]
+
+
 def test_nobody_waits_for_company_where_memory_is_lacking() -> None:
     shares = busy({"short": [30], "long": [0]})
     assert shares.share(0, "short", 1, everyone=True) == 1
