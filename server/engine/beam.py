@@ -33,17 +33,9 @@ from .constraints import Constraints
 from .ending import Ending, ending_of
 from .offers import best_offers, normalisers_of
 from .sampling import Sampler
-from .search import (
-    Advance,
-    Floats,
-    Normalisers,
-    Places,
-    SearchResult,
-    broken_rows,
-    make_result,
-    with_room,
-)
+from .search import Advance, Floats, Places, SearchResult, broken_rows, make_result, with_room
 from .sequence import DecodingOptions
+from .topk import top_k
 
 _FEW_SENTENCES = 16
 
@@ -128,14 +120,16 @@ class BeamSearch:
 
     def needs_all(self, count: int) -> bool:
         """Whether a sentence draws or is constrained; see `Search.needs_all`."""
+        if self._some_first and self._normalised_first[:count].any():
+            return True
         return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
 
     def advance(
-        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, known: Normalisers | None = None
+        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, *, normalised: bool = False
     ) -> Advance:
         """Choose the next beams of every sentence; see `Search.advance`."""
         width, count = self._width, len(logits) // self._width
-        found, broken = self._candidates(logits, columns, known)
+        found, broken = self._candidates(logits, columns, normalised=normalised)
         last_step = self._steps[:count] + 1 >= self._max_length[:count]
         chosen = self._identity[:count]
         ends = found.tokens[:, :width] == self._eos_id
@@ -174,14 +168,14 @@ class BeamSearch:
         self._sampler.retire(place, last)
 
     def _candidates(
-        self, logits: Floats, columns: Columns, known: Normalisers | None
+        self, logits: Floats, columns: Columns, *, normalised: bool
     ) -> tuple[_Candidates, list[int]]:
         """Find the 2K best continuations of every sentence, best first.
 
         Args:
             logits: float32 [N*K, C], by row; constraints are applied to it.
             columns: what the columns stand for.
-            known: normalisers of the whole rows, if only their best columns are here.
+            normalised: as in `Search.advance`.
 
         Returns:
             The candidates, and the places of sentences whose scores are not finite.
@@ -193,11 +187,13 @@ class BeamSearch:
         if self._some_first:
             first = self._normalised_first[:count].repeat(width)
             self._some_first = bool(first.any())
-        if known is None:
+        if normalised:
+            found, gains = top_k(logits, offers)
+        else:
             if first is not None:
                 before = normalisers_of(logits, first)
             self._constraints.apply(logits, steps, columns, before)
-        found, gains = best_offers(logits, offers, self._ranker, known, before, first)
+            found, gains = best_offers(logits, offers, self._ranker, before, first)
         broken = sorted({row // width for row in broken_rows(gains.max(axis=1))})
         places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
         row_of = self._row_of[:count]

@@ -14,14 +14,14 @@ from server.runtime.memory import Device, Tensor
 from server.runtime.session import ModelSpec
 
 from .columns import Columns
-from .search import Advance, Normalisers, Search
+from .search import Advance, Search
 
 
 class BestColumns:
     """The best columns of the rows of one batch. Owned by the worker thread."""
 
     def __init__(self, device: Device, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
-        """Make a reducer.
+        """Make a ranker.
 
         Args:
             device: where the scores lie.
@@ -32,7 +32,7 @@ class BestColumns:
         self._vocabulary_size = spec.vocabulary_size
         self._width = beam_width
         offers = 1 if beam_width == 1 else 2 * beam_width
-        self._reducer = device.reducer(spec, max_sentences * beam_width, offers)
+        self._ranker = device.ranker(spec, max_sentences * beam_width, offers)
 
     def advance(self, search: Search, logits: Tensor) -> Advance:
         """Make one step of a search.
@@ -47,14 +47,12 @@ class BestColumns:
         width, rows = self._width, logits.shape[0]
         count = rows // width
         if search.needs_all(count):
-            return search.advance(self._reducer.whole(logits))
-        found = self._reducer.best(logits)
-        values = found.values
-        values[~np.isfinite(found.normalisers)] = np.nan  # for `broken_rows`
-        best = values.shape[1]
+            return search.advance(self._ranker.whole(logits))
+        found, log_probabilities = self._ranker.best(logits)
+        by_row, ascending = np.arange(rows)[:, None], np.argsort(found, axis=1)
+        best = found.shape[1]
         scores = np.full((count, width, width, best), -np.inf, np.float32)
         beams = np.arange(width)
-        scores[:, beams, beams] = values.reshape(count, width, best)
-        columns = Columns(found.columns.reshape(count, width * best), self._vocabulary_size)
-        known = Normalisers(found.normalisers, found.all_normalisers)
-        return search.advance(scores.reshape(rows, width * best), columns, known)
+        scores[:, beams, beams] = log_probabilities[by_row, ascending].reshape(count, width, best)
+        columns = Columns(found[by_row, ascending].reshape(count, width * best), self._vocabulary_size)
+        return search.advance(scores.reshape(rows, width * best), columns, normalised=True)

@@ -1,7 +1,6 @@
 """What the rows of a beam search offer: of each its most probable columns, whoever finds them.
 
-ONNX Runtime (`memory.Ranker`) or numpy look at whole rows; on a device, or with a shortlist, rows hold a few
-columns only. A row's offers depend on that row alone, bit by bit.
+ONNX Runtime (`memory.Ranker`) or numpy find them. A row's offers depend on that row alone, bit by bit.
 """
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from server.runtime.memory import Ranker
 
 from .logsumexp import log_sum_exp
-from .search import Floats, Normalisers, Places
+from .search import Floats, Places
 from .topk import top_k
 
 Rows = NDArray[np.bool_]
@@ -20,7 +19,6 @@ def best_offers(
     logits: Floats,
     offers: int,
     ranker: Ranker | None,
-    known: Normalisers | None,
     before: Floats | None,
     first: Rows | None,
 ) -> tuple[Places, Floats]:
@@ -30,7 +28,6 @@ def best_offers(
         logits: float32 [R, C], constrained.
         offers: how many columns, k.
         ranker: finds them; numpy does it if None.
-        known: normalisers of the whole rows, if only their best columns are here.
         before: normalisers of the rows in `first` before they were constrained, float32 [R].
         first: rows [R] that are normalised first and constrained afterwards; None if there are none.
 
@@ -38,20 +35,14 @@ def best_offers(
         Columns [R, k], equally probable ones ascending, and their log-probabilities float32 [R, k]: not
         finite numbers for a row whose scores are not.
     """
-    if known is not None:
-        normalisers = known.constrained
-        if first is not None:
-            normalisers = np.where(first, known.unconstrained, normalisers)
-    elif ranker is not None:
+    if ranker is not None:
         found, log_probabilities = ranker.best(logits)
         if first is not None and before is not None:
             rows = np.flatnonzero(first)
             log_probabilities[rows] = logits[rows[:, None], found[rows]] - before[rows, None]
         return found, log_probabilities
     found, values = top_k(logits, offers)
-    if known is None:
-        normalisers = _normalisers(logits, values.max(axis=1), before, first)
-    return found, values - normalisers[:, None]
+    return found, values - _normalisers(logits, values.max(axis=1), before, first)[:, None]
 
 
 def normalisers_of(logits: Floats, first: Rows) -> Floats | None:

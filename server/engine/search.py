@@ -55,14 +55,6 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
-class Normalisers:
-    """Log-sum-exp of the whole rows, float32 [R]: of what may be written, and of all columns."""
-
-    constrained: Floats
-    unconstrained: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class SearchResult:
     """Hypotheses of one sentence, best first, and why the best of them ended."""
 
@@ -89,15 +81,15 @@ class Search(Protocol):
         """Whether the next step of the first `count` sentences needs more than each row's 2K best columns."""
 
     def advance(
-        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, known: Normalisers | None = None
+        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, *, normalised: bool = False
     ) -> Advance:
         """Choose the next tokens of the sentences in the first places.
 
         Args:
             logits: float32 [N*K, C], unnormalised scores; may be overwritten.
             columns: the tokens that the C columns stand for; C is at least 2K.
-            known: for scores of which only the best columns are here: the normalisers of the whole rows. What
-                the model never writes is not among these columns then.
+            normalised: whether these are the log-probabilities of the best columns of each row, among which
+                is none that the model never writes.
 
         Returns:
             What was decided.
@@ -163,12 +155,12 @@ class GreedySearch:
         return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
 
     def advance(
-        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, known: Normalisers | None = None
+        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, *, normalised: bool = False
     ) -> Advance:
         """Choose the token of every row; see `Search.advance`."""
         count = len(logits)
         places, steps = self._places[:count], self._steps[:count]
-        if known is None:
+        if not normalised:
             self._constraints.apply(logits, steps, columns)
         chosen = logits.argmax(axis=1)
         best = logits[places, chosen]
@@ -190,8 +182,9 @@ class GreedySearch:
         if self._some_scored and scored.any():
             rows = np.flatnonzero(scored)
             some = logits if len(rows) == count else logits[rows]
-            normalisers = log_sum_exp(some, best[rows]) if known is None else known.constrained[rows]
-            self._log_probability[rows] += taken[rows] - normalisers
+            self._log_probability[rows] += taken[rows]
+            if not normalised:
+                self._log_probability[rows] -= log_sum_exp(some, best[rows])
         self._constraints.follow(steps, tokens, _NO_ROWS, _NO_ROWS)
         self._history[places, steps] = tokens
         steps += 1

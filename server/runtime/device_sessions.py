@@ -15,7 +15,7 @@ from server.errors import InferenceError
 
 from .device import DeviceRun, DeviceTensor, OnnxDevice
 from .device_caches import DeviceCaches
-from .device_scores import DeviceReducer
+from .device_scores import DeviceRanker
 from .session import ModelSpec, StepBuffers, cache_names
 
 
@@ -94,6 +94,6 @@ class DeviceMemory:
         """Make caches; see `memory.Device`."""
         return DeviceCaches(self._device, spec, beam_width, max_sentences)
 
-    def reducer(self, spec: ModelSpec, rows: int, best: int) -> DeviceReducer:
-        """Make a reducer; see `memory.Device`."""
-        return DeviceReducer(self._device, spec, rows, best)
+    def ranker(self, spec: ModelSpec, rows: int, best: int) -> DeviceRanker:
+        """Make a ranker; see `memory.Device`."""
+        return DeviceRanker(self._device, spec, rows, best)

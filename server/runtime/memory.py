@@ -5,7 +5,6 @@ arena; keys, values and scores lie behind these Protocols.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,32 +76,14 @@ class Caches(Protocol):
         """Set a tensor that `zeros` made, or a part of it, to zero."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    """The best columns of some rows, reduced where the scores lie; valid until the next reduction.
-
-    Attributes:
-        columns: int64 [R, k], ascending.
-        values: float32 [R, k], their scores without what the model never writes.
-        normalisers: float32 [R], log-sum-exp of all scores without what the model never writes; not finite
-            for a row whose scores are not.
-        all_normalisers: float32 [R], log-sum-exp of all scores.
-    """
-
-    columns: NDArray[np.int64]
-    values: Floats
-    normalisers: Floats
-    all_normalisers: Floats
-
-
 class Ranker(Protocol):
-    """Ranks scores that lie in numpy arrays. Owned by the worker thread."""
+    """Ranks scores where they lie. Owned by the worker thread."""
 
-    def best(self, logits: Floats) -> tuple[NDArray[np.int64], Floats]:
+    def best(self, logits: Tensor) -> tuple[NDArray[np.int64], Floats]:
         """Find the best columns of every row, the same for a row alone and in any batch.
 
         Args:
-            logits: float32 [R, V], C-contiguous; the same few arrays and prefixes of them every time.
+            logits: float32 [R, V], C-contiguous; the same few tensors and prefixes of them every time.
 
         Returns:
             Columns int64 [R, k], best first and of equal ones the lowest first, and their natural
@@ -111,15 +92,8 @@ class Ranker(Protocol):
         """
 
 
-class Reducer(Protocol):
-    """Brings scores from a device to the host, few or all. Owned by the worker thread."""
-
-    def best(self, logits: Tensor) -> Reduced:
-        """Find the best columns of every row, on the device.
-
-        Args:
-            logits: float32 [R, V], on the device.
-        """
+class DeviceRanker(Ranker, Protocol):
+    """Brings scores from a device to the host, few or all. What is never written is not ranked."""
 
     def whole(self, logits: Tensor) -> Floats:
         """Copy the scores [R, V]; they may be overwritten and are valid until the next call."""
@@ -131,5 +105,5 @@ class Device(Protocol):
     def caches(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> Caches:
         """Make caches without capacity."""
 
-    def reducer(self, spec: ModelSpec, rows: int, best: int) -> Reducer:
-        """Make a reducer of up to `rows` rows that finds the `best` best columns."""
+    def ranker(self, spec: ModelSpec, rows: int, best: int) -> DeviceRanker:
+        """Make a ranker of up to `rows` rows that finds the `best` best columns."""

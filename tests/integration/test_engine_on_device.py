@@ -17,7 +17,7 @@ from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis
 from server.engine.worker import WorkerPool
 from server.errors import InferenceError
 from server.runtime.device import OnnxDevice
-from server.runtime.memory import Reducer
+from server.runtime.memory import DeviceRanker
 from server.runtime.onnx_runtime import ModelRuntime
 from tests.server import random_bundle
 from tests.server.runtime.devices import CPU_AS_DEVICE, device_named, needs_cuda
@@ -167,14 +167,14 @@ def test_scores_that_are_no_numbers_fail_their_sentence_alone(
 def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(tmp_path: Path) -> None:
     runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), device=CPU_AS_DEVICE)
     assert runtime.device is not None
-    made: list[Reducer] = []
-    make = runtime.device.reducer
-    runtime.device.reducer = lambda *sizes: made.append(make(*sizes)) or made[-1]  # type: ignore[method-assign,func-returns-value]
+    made: list[DeviceRanker] = []
+    make = runtime.device.ranker
+    runtime.device.ranker = lambda *sizes: made.append(make(*sizes)) or made[-1]  # type: ignore[method-assign,func-returns-value]
     pool = WorkerPool(runtime, EngineLimits(workers=1, max_rows=4))
     pool.start()
     for options, whole in ((PLAIN, False), (SCORED, False), (EACH_WAY["prefix"], False), (BEAM, False)):
         pool.submit("request", [(5, 6, 7)], options)[0].result(WAIT_S)
-        assert any("_whole" in vars(reducer) for reducer in made) is whole
+        assert any("_whole" in vars(ranker) for ranker in made) is whole
     pool.submit("request", [(5, 6, 7)], EACH_WAY["sampling"])[0].result(WAIT_S)
-    assert any("_whole" in vars(reducer) for reducer in made)
+    assert any("_whole" in vars(ranker) for ranker in made)
     pool.close(WAIT_S)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from server.engine.arena import Arena
 from server.engine.logsumexp import log_sum_exp
-from server.engine.topk import top_k
 from server.errors import SettingError
 from server.runtime import device as devices_module
 from server.runtime.device import DeviceTensor, OnnxDevice, cuda
 from server.runtime.device_caches import DeviceCaches
-from server.runtime.device_scores import DeviceReducer
+from server.runtime.device_scores import DeviceRanker
 from server.runtime.session import ModelSpec
 from tests.server.engine.fakes import VOCABULARY, spec
 
@@ -177,12 +176,12 @@ def test_any_sentences_may_leave_in_one_step(device: str) -> None:
             pair.check()
 
 
-def reduced_slowly(logits: np.ndarray, best: int, never: list[int]) -> list[np.ndarray]:
-    everything = log_sum_exp(logits, logits.max(axis=1))
+def ranked_slowly(logits: np.ndarray, best: int, never: list[int]) -> tuple[np.ndarray, np.ndarray]:
     allowed = logits.copy()
     allowed[:, never] = -np.inf
-    columns, values = top_k(allowed, best)
-    return [columns, values, log_sum_exp(allowed, values.max(axis=1)), everything]
+    columns = np.argsort(-allowed, axis=1, kind="stable")[:, :best]
+    values = np.take_along_axis(allowed, columns, axis=1)
+    return columns, values - log_sum_exp(allowed, values[:, 0])[:, None]
 
 
 @pytest.mark.parametrize("device", EACH_DEVICE)
@@ -194,26 +193,24 @@ def reduced_slowly(logits: np.ndarray, best: int, never: list[int]) -> list[np.n
     scale=st.sampled_from([0.1, 3.0, 30.0, 300.0]),
     seed=st.integers(0, 10**6),
 )
-def test_a_reduction_gives_what_numpy_gives(
+def test_ranking_on_a_device_gives_what_numpy_gives(
     device: str, rows: int, best: int, never: list[int], scale: float, seed: int
 ) -> None:
     place = device_named(device)
     model = dataclasses.replace(spec(), suppressed_ids=tuple(never))
     logits = (np.random.default_rng(seed).standard_normal((rows, VOCABULARY)) * scale).astype(np.float32)
-    reducer = DeviceReducer(place, model, 9, best)
-    found = reducer.best(upload(place, logits))
-    columns, values, normalisers, everything = reduced_slowly(logits, best, never)
-    assert (found.columns == columns).all()
-    assert (found.values == values).all()
-    assert found.normalisers == pytest.approx(normalisers, rel=1e-6, abs=2e-6)
-    assert found.all_normalisers == pytest.approx(everything, rel=1e-6, abs=2e-6)
-    assert (reducer.whole(upload(place, logits)) == logits).all()
+    ranker = DeviceRanker(place, model, 9, best)
+    columns, log_probabilities = ranker.best(upload(place, logits))
+    expected, exact = ranked_slowly(logits, best, never)
+    assert (columns == expected).all()
+    assert log_probabilities == pytest.approx(exact, rel=1e-6, abs=1e-4)
+    assert (ranker.whole(upload(place, logits)) == logits).all()
 
 
 def test_between_equal_scores_the_lowest_columns_are_found() -> None:
     logits = np.random.default_rng(0).integers(0, 3, (40, VOCABULARY)).astype(np.float32)
-    found = DeviceReducer(CPU_AS_DEVICE, spec(), 40, 4).best(upload(CPU_AS_DEVICE, logits))
-    assert (found.columns == top_k(logits, 4)[0]).all()
+    columns, _ = DeviceRanker(CPU_AS_DEVICE, spec(), 40, 4).best(upload(CPU_AS_DEVICE, logits))
+    assert (columns == np.argsort(-logits, axis=1, kind="stable")[:, :4]).all()
 
 
 @pytest.mark.parametrize("device", EACH_DEVICE)
@@ -222,8 +219,8 @@ def test_rows_that_are_no_numbers_are_told(device: str, value: float) -> None:
     place = device_named(device)
     logits = np.zeros((3, VOCABULARY), np.float32)
     logits[1, 50 if value > 0 or np.isnan(value) else slice(None)] = value
-    found = DeviceReducer(place, spec(), 3, 1).best(upload(place, logits))
-    assert np.isfinite(found.normalisers).tolist() == [True, False, True]
+    _, log_probabilities = DeviceRanker(place, spec(), 3, 1).best(upload(place, logits))
+    assert np.isfinite(log_probabilities[:, 0]).tolist() == [True, False, True]
 
 
 def test_a_part_of_a_tensor_is_the_same_memory() -> None:

@@ -6,7 +6,6 @@ import onnxruntime as ort
 from onnx import numpy_helper
 
 from server.runtime.device_caches import moving_graph
-from server.runtime.device_scores import reducing_graph
 from server.runtime.onnx_writer import IR_VERSION, OPSET, GraphWriter
 
 
@@ -35,5 +34,3 @@ def test_everything_written_is_read_back() -> None:
 
 def test_the_graphs_of_the_device_are_valid() -> None:
     onnx.checker.check_model(onnx.load_from_string(moving_graph((2, 3), np.dtype(np.int32), 4)), True)
-    onnx.checker.check_model(onnx.load_from_string(reducing_graph(50, 8, (0, 7))), True)
-    onnx.checker.check_model(onnx.load_from_string(reducing_graph(50, 1, ())), True)

@@ -58,6 +58,7 @@ def test_a_row_gets_the_same_bits_in_any_batch() -> None:
 
 def test_the_graph_is_valid() -> None:
     onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 8)), True)
+    onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 1, (0, 7))), True)
 
 
 OPTIONS = [
