@@ -66,14 +66,15 @@ def eventually(check: Callable[[], bool], what: str) -> None:
 class Stack:
     """The server and Prometheus, brought up by compose under a name and on ports of their own."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, name: str = "test", further_ports: int = 0) -> None:
         ports = free_port(), free_port(), free_port()
         self.url, self.prometheus, self.nginx = (f"http://127.0.0.1:{port}" for port in ports)
         self._root = root
+        published = f"{ports[0]}-{ports[0] + further_ports}" if further_ports else str(ports[0])
         self._environment = {
             **os.environ,
-            "COMPOSE_PROJECT_NAME": f"dragoman-test-{os.getpid()}",
-            "DRAGOMAN_PUBLISHED_PORT": str(ports[0]),
+            "COMPOSE_PROJECT_NAME": f"dragoman-{name}-{os.getpid()}",
+            "DRAGOMAN_PUBLISHED_PORT": published,
             "PROMETHEUS_PUBLISHED_PORT": str(ports[1]),
             "NGINX_PUBLISHED_PORT": str(ports[2]),
         }
@@ -267,3 +268,17 @@ def test_stops_after_finishing_its_work(stack: Stack) -> None:
     )
     (inspected,) = json.loads(output(*DOCKER, "inspect", container))
     assert inspected["State"]["ExitCode"] == 0
+
+
+def test_replicas_share_the_work_and_are_scraped_each(repository: Path) -> None:
+    stack = Stack(repository, "replicas", further_ports=3)
+    try:
+        stack.compose("up", "-d", "--no-build", "--scale", "dragoman=2", "dragoman", "prometheus", "nginx")
+        eventually(lambda: len(stack.query('dragoman_ready{job="dragoman"} == 1')) == 2, "both are ready")
+        fields = {"q": SENTENCES[0], "source": "en", "target": "de"}
+        for _ in range(10):
+            assert httpx.post(f"{stack.nginx}/translate", json=fields, timeout=30).status_code == 200
+        served = 'dragoman_http_requests_total{route="/translate",code="200"} > 0'
+        eventually(lambda: len(stack.query(served)) == 2, "nginx gives work to both")
+    finally:
+        stack.compose("down", "--volumes")
