@@ -2,6 +2,7 @@ import pytest
 
 from server.engine.scheduler import (
     CALL_COST_TOKENS,
+    FAIR_SHARE,
     GUARDED_FOR_S,
     GUARDED_TOKENS,
     LONG_TOKENS,
@@ -109,6 +110,19 @@ def test_a_large_document_ages_past_a_stream_of_small_ones() -> None:
             scheduler.add(request(f"small {tick}", 20, 20, tick / 10))
         served += names(scheduler.admit(tick / 10, Load(2, lane="long"))).count("large")
     assert served == pytest.approx(200 * 10 / (10 + 20), abs=8)
+
+
+def test_what_a_large_document_is_granted_grows_with_what_is_done() -> None:
+    """4,000 tokens/s are admitted: it counts as 1,000, 50 sentences/s, beside 200 of small ones."""
+    assert FAIR_SHARE == 0.25
+    scheduler = Scheduler(LIMITS)
+    scheduler.add(request("large", 200, 20, at_s=0.0))
+    served = 0
+    for tick in range(100):
+        if tick % 10 == 0:
+            scheduler.add(request(f"small {tick}", 20, 20, tick / 100))
+        served += names(scheduler.admit(tick / 100, Load(2, lane="long"))).count("large")
+    assert served == pytest.approx(200 * 50 / (50 + 200), abs=8)
 
 
 def test_within_a_request_the_longest_start_first() -> None:
