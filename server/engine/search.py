@@ -181,10 +181,11 @@ class GreedySearch:
             self._some_scored = bool(self._scored[:count].any())
         if self._some_scored and scored.any():
             rows = np.flatnonzero(scored)
-            some = logits if len(rows) == count else logits[rows]
-            self._log_probability[rows] += taken[rows]
+            gained = taken[rows]
             if not normalised:
-                self._log_probability[rows] -= log_sum_exp(some, best[rows])
+                some = logits if len(rows) == count else logits[rows]
+                gained = gained - log_sum_exp(some, best[rows])
+            self._log_probability[rows] += gained
         self._constraints.follow(steps, tokens, _NO_ROWS, _NO_ROWS)
         self._history[places, steps] = tokens
         steps += 1
