@@ -13,7 +13,7 @@ sentences of a document do not gather before its other ones that start now are d
 `Engine(starts_first=True)`.
 """
 
-from .scheduler import LANES, Lane
+from .scheduler import LANES, STARTS_FIRST, Lane
 
 FEW_ROWS = 6
 """Rows of a lane that one worker decodes alone."""
@@ -97,6 +97,6 @@ class Shares:
         waited[worker] = waited[worker] + 1 if gathers and waited[worker] < PATIENCE_STEPS else 0
         if waited[worker]:
             return 0
-        if lane == "long" and share > 0:
+        if lane in STARTS_FIRST and share > 0:
             waited[worker] = PATIENCE_STEPS  # it asks again before it decodes: what is left need not gather
         return share

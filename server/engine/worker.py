@@ -21,7 +21,7 @@ from .cache_budget import CacheBudget
 from .checks import check
 from .engine import Engine, Outcome, end_of_unwanted
 from .lanes import Lanes
-from .scheduler import LANES, Lane, Load, Scheduler
+from .scheduler import LANES, STARTS_FIRST, Lane, Load, Scheduler
 from .sequence import (
     DecodingOptions,
     EndReason,
@@ -238,7 +238,7 @@ class WorkerPool:
 
         def make_engine(lane: Lane, take: Callable[[int], list[Sequence]]) -> Engine:
             shared = (runtime, self._limits, take, self._observer, self._clock, shortlist)
-            return Engine(*shared, starts_first=lane == "long")
+            return Engine(*shared, starts_first=lane in STARTS_FIRST)
 
         return Lanes(make_engine, schedule, self._observer, self._clock)
 

@@ -3,6 +3,7 @@ import pytest
 from server.engine.scheduler import (
     CALL_COST_TOKENS,
     FAIR_SHARE,
+    FAIR_TOKENS_PER_S,
     GUARDED_FOR_S,
     GUARDED_TOKENS,
     LONG_TOKENS,
@@ -100,29 +101,22 @@ def test_two_documents_share_alike() -> None:
     assert abs(admitted.count("first") - admitted.count("second")) <= 1
 
 
-def test_a_large_document_ages_past_a_stream_of_small_ones() -> None:
-    """It counts as a stream of FAIR_TOKENS_PER_S, 10 sentences/s, beside 20 of small ones, for 20 rows/s."""
+@pytest.mark.parametrize(
+    ("tick_s", "granted"),
+    [(0.1, FAIR_TOKENS_PER_S), (0.01, FAIR_SHARE * 4000)],
+    ids=["at least", "a share of what is done"],
+)
+def test_a_large_document_ages_past_a_stream_of_small_ones(tick_s: float, granted: float) -> None:
+    """Two sentences of 20 tokens are admitted a tick, and two of small documents arrive."""
     scheduler = Scheduler(LIMITS)
     scheduler.add(request("large", 200, 20, at_s=0.0))
     served = 0
     for tick in range(100):
         if tick % 10 == 0:
-            scheduler.add(request(f"small {tick}", 20, 20, tick / 10))
-        served += names(scheduler.admit(tick / 10, Load(2, lane="long"))).count("large")
-    assert served == pytest.approx(200 * 10 / (10 + 20), abs=8)
-
-
-def test_what_a_large_document_is_granted_grows_with_what_is_done() -> None:
-    """4,000 tokens/s are admitted: it counts as 1,000, 50 sentences/s, beside 200 of small ones."""
-    assert FAIR_SHARE == 0.25
-    scheduler = Scheduler(LIMITS)
-    scheduler.add(request("large", 200, 20, at_s=0.0))
-    served = 0
-    for tick in range(100):
-        if tick % 10 == 0:
-            scheduler.add(request(f"small {tick}", 20, 20, tick / 100))
-        served += names(scheduler.admit(tick / 100, Load(2, lane="long"))).count("large")
-    assert served == pytest.approx(200 * 50 / (50 + 200), abs=8)
+            scheduler.add(request(f"small {tick}", 20, 20, tick * tick_s))
+        served += names(scheduler.admit(tick * tick_s, Load(2, lane="long"))).count("large")
+    small = 40 / tick_s
+    assert served == pytest.approx(200 * granted / (granted + small), abs=8)
 
 
 def test_within_a_request_the_longest_start_first() -> None:
