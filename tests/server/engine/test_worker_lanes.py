@@ -39,7 +39,8 @@ def test_a_short_request_does_not_wait_for_a_document(make_pool: MakePool) -> No
 
 def test_a_document_goes_on_beside_many_short_requests(make_pool: MakePool) -> None:
     pool = make_pool(FakeRuntime(recite), limits={"max_rows": 4})
-    document = pool.submit("document", [(*range(10, 30), 40 + n) for n in range(20)], GREEDY)
+    # Long enough for a machine that leaves this thread waiting now and then.
+    document = pool.submit("document", [(*range(10, 30), 40 + n % 50) for n in range(200)], GREEDY)
     sent = 0
     while not all(future.done() for future in document):
         assert tokens(pool.submit(f"short {sent}", [(7, 8)], GREEDY)[0]) == (7, 8)
