@@ -104,17 +104,20 @@ class Transformer(nn.Module):
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
-        for encoder_layer in self.encoder_layers:
-            self._initialise_packed(encoder_layer.self_attention.qkv.weight, 3)
-        for layer in self.decoder_layers:
-            self._initialise_packed(layer.self_attention.qkv.weight, 3)
-            self._initialise_packed(layer.cross_attention.key_value.weight, 2)
+        for module in self.modules():
+            if isinstance(module, SelfAttention):
+                self._initialise_projections(module.qkv.weight, 3)
+            elif isinstance(module, CrossAttention):
+                self._initialise_projections(module.query.weight, 1)
+                self._initialise_projections(module.key_value.weight, 2)
 
     @staticmethod
-    def _initialise_packed(weight: Tensor, parts: int) -> None:
-        # Packed projections are several square products: Glorot must see each one's own fan-out.
+    def _initialise_projections(weight: Tensor, parts: int) -> None:
+        # Packed projections are several square products, and Glorot must see each one's own fan-out. Of that,
+        # queries, keys and values get 1/sqrt(2), as in fairseq and torch.nn.MultiheadAttention: with all of
+        # it a post-norm model takes longer to find its source (docs/training.md, "A published table").
         for part in weight.detach().chunk(parts):
-            nn.init.xavier_uniform_(part)
+            nn.init.xavier_uniform_(part, gain=2**-0.5)
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Tensor:
         """Encode padded sources.

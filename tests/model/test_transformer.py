@@ -212,3 +212,17 @@ def test_tied_embeddings_are_one_tensor() -> None:
 def test_a_wrong_configuration_says_what_is_wrong(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(**changes)
+
+
+def test_projections_of_attention_start_at_glorots_bound_over_the_square_root_of_two() -> None:
+    model = Transformer(TransformerConfig(source_vocab_size=8, target_vocab_size=8, d_model=64))
+    peer = nn.MultiheadAttention(64, 4)
+    encoder_layer, layer = model.encoder_layers[0], model.decoder_layers[0]
+    for weight in (
+        encoder_layer.self_attention.qkv.weight,
+        layer.self_attention.qkv.weight,
+        layer.cross_attention.query.weight,
+        layer.cross_attention.key_value.weight,
+    ):
+        assert weight.std().item() == pytest.approx(peer.in_proj_weight.std().item(), rel=0.03)
+    assert layer.self_attention.output.weight.std().item() == pytest.approx((2 / 128) ** 0.5, rel=0.03)
