@@ -91,3 +91,21 @@ def test_capitals_and_numbers_survive(server: RunningServer) -> None:
         "fr": "Le train part à 17:45.",
     }.items():
         assert "17:45" in translate(server, text, source, "en").json()["translatedText"]
+
+
+@pytest.mark.parametrize(
+    ("target", "greeting", "keys"),
+    [
+        ("de", "wie geht", "nicht finden"),
+        ("es", "cómo est", "no puedo encontrar"),
+        ("fr", "comment", "trouve"),
+    ],
+)
+def test_english_as_people_type_it(server: RunningServer, target: str, greeting: str, keys: str) -> None:
+    def translated(text: str) -> str:
+        return str(translate(server, text, "en", target).json()["translatedText"])
+
+    assert greeting in translated("HELLO, how are you").lower()
+    assert keys in translated("i cant find my keys").lower()
+    appointment = translated("Meet me at 17:45 in Reykjavík, room B-12.")
+    assert all(word in appointment for word in ("17:45", "Reykjavík", "B-12"))
