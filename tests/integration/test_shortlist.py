@@ -47,7 +47,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path) -> 
     train = directory / "train.en", directory / "train.de"
     for file, lines in zip(train, factories.parallel_text(300, seed=3), strict=True):
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    options = ShortlistOptions(*dev, *train, per_piece=3, frequent=4, allow_quality_loss=True)
+    options = ShortlistOptions(*dev, *train, per_piece=2, frequent=4, allow_quality_loss=True)
     shortlist_bundle(tiny_bundle_int8, directory / "bundle", options)
     return directory / "bundle"
 
