@@ -132,7 +132,6 @@ def create_app(
         for serving in router.servings:
             await serving.translator.warm_up()
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
-        metrics.batch_max_sentences.set(settings.max_rows)
         metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
         metrics.cache.watch(cache, settings.cache_bytes)
         announce(router)

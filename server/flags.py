@@ -78,7 +78,10 @@ Device = Annotated[
     ),
 ]
 MaxRows = Annotated[
-    int | None, typer.Option(help="Sentences (beams) that a worker decodes at once.", show_default="32")
+    int | None,
+    typer.Option(
+        help="Sentences (beams) that a worker decodes at once.", show_default="64, or what memory allows"
+    ),
 ]
 MaxKvCacheMib = Annotated[
     int | None, typer.Option(help="Memory for keys and values, in MiB.", show_default="2048")

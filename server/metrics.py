@@ -122,7 +122,7 @@ class Metrics:
         self._batch_sentences = histogram(
             "batch_sentences", "Sentences per encoder run, rows per decoder step.", BATCH_BUCKETS, ("stage",)
         )
-        self.batch_max_sentences = gauge("batch_max_sentences", "Decoder rows of one worker.")
+        self._batch_max_sentences = gauge("batch_max_sentences", "Decoder rows of one worker.")
         self._batch_tokens = counter("batch_tokens_total", "Encoder positions computed.", ("kind",))
         self._slots = gauge("decode_slots", "Decoder rows now.", ("state",))
         self._slot_steps = counter("decode_slot_steps_total", "Decoder rows times steps.", ("state",))
@@ -296,6 +296,7 @@ class Metrics:
         self._queue_oldest.set(stats.queue_oldest_age_s)
         self._busy_slots.set(stats.rows_busy)
         self._free_slots.set(stats.rows_total - stats.rows_busy)
+        self._batch_max_sentences.set(stats.max_rows)
         self._kv_cache.set(stats.kv_cache_bytes)
         self._engine_alive.set(stats.alive)
 

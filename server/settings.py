@@ -68,7 +68,8 @@ class Settings(BaseSettings):
         device: where the model runs: `cpu`, `cuda`, or `auto`, which is CUDA if there is a GPU that can be
             used and the bundle is fp16. On CUDA there is one worker.
         max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
-            give more throughput under load and longer steps.
+            give more throughput under load and longer steps. 0 is 64, or so many fewer that
+            `max_kv_cache_mib` holds the longest sentence.
         shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
         max_kv_cache_mib: what the keys and values of all sentences in decoding, and a shortlist's columns
             beside them, may take; others wait for it. Several models get equal shares.
@@ -119,7 +120,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    max_rows: Positive = 32
+    max_rows: Annotated[int, Field(ge=0)] = 0
     shortlist: bool = True
     max_kv_cache_mib: Positive = 2048
     cache_bytes: Annotated[int, Field(ge=0)] = 64 << 20

@@ -8,10 +8,9 @@ import httpx
 import pytest
 
 from export.bundle import load_manifest
-from server.engine.cache_budget import Capacity, cache_bytes, largest_request_bytes
+from server.engine.cache_budget import USUAL_ROWS, Capacity, cache_bytes, largest_request_bytes
 from server.engine.sequence import EngineLimits
 from server.runtime.onnx_runtime import ModelRuntime
-from server.settings import Settings
 from tests.server_process import serving
 
 LINE = re.compile(r"^ +([\d, x()+]+) = ([\d,]+)( |$)", re.MULTILINE)
@@ -33,7 +32,7 @@ def example(repository: Path) -> list[int]:
 
 
 def test_the_example_is_the_servers_own_accounting(repository: Path, example: list[int]) -> None:
-    bundle, rows = repository / "bundles/en-de", Settings.model_fields["max_rows"].default
+    bundle, rows = repository / "bundles/en-de", USUAL_ROWS[0]
     manifest = load_manifest(bundle)
     spec = ModelRuntime.load(bundle, manifest, beam_widths=(1, 4)).spec
     assert example[0] == cache_bytes(spec, 1, rows, Capacity(source=32, target=128))
@@ -49,10 +48,11 @@ def test_the_example_is_the_servers_own_accounting(repository: Path, example: li
 def test_the_gauge_shows_what_the_example_says(repository: Path, tmp_path: Path, example: list[int]) -> None:
     fields = {"q": SENTENCES, "source": "en", "target": "de"}
     fields |= {"min_decoding_length": 128, "max_decoding_length": 128}
-    # The bound is the least that the server starts with; `test_lifecycle.py` has what it says below that.
+    # The bound is the least that 64 rows need; `test_lifecycle.py` has what happens below that.
     bundle, least = repository / "bundles/en-de", example[2] >> 20
     with serving(bundle, tmp_path / "log", max_kv_cache_mib=least) as server:
         assert server.metrics()["dragoman_kv_cache_capacity_bytes"] == example[2]
+        assert server.metrics()["dragoman_batch_max_sentences"] == USUAL_ROWS[0]
         largest = [0.0]
         for beam_size in (1, 4):
             answered: list[int] = []

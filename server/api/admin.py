@@ -101,6 +101,7 @@ class AdminPages:
                 "alive": stats.alive,
                 "rows_busy": stats.rows_busy,
                 "rows_total": stats.rows_total,
+                "max_rows": stats.max_rows,
                 "kv_cache_bytes": stats.kv_cache_bytes,
                 "since_last_step_s": round(self._clock() - stats.last_progress_s, 3),
             },

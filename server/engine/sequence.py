@@ -234,6 +234,7 @@ class EngineStats:
         queue_oldest_age_s: seconds the oldest waiting sentence has waited; 0.0 if none waits.
         rows_busy: decoder rows in use, over all workers.
         rows_total: decoder rows there are, over all workers and lanes.
+        max_rows: decoder rows of one worker in one lane.
         kv_cache_bytes: bytes held by the arenas of all workers, and by what shortlists have beside them.
         alive: False once a worker crashed.
         last_progress_s: monotonic time of the last finished step, or of the start.
@@ -244,6 +245,7 @@ class EngineStats:
     queue_oldest_age_s: float
     rows_busy: int
     rows_total: int
+    max_rows: int
     kv_cache_bytes: int
     alive: bool
     last_progress_s: float

@@ -211,6 +211,7 @@ class WorkerPool:
                 queue_oldest_age_s=0.0 if oldest_s is None else self._clock() - oldest_s,
                 rows_busy=self._shares.rows,
                 rows_total=self._limits.max_rows * self._limits.workers * len(LANES),
+                max_rows=self._limits.max_rows,
                 kv_cache_bytes=sum(self._cache_bytes),
                 alive=self._death is None,
                 last_progress_s=self._last_progress_s,

@@ -245,7 +245,8 @@ def together(stats: Sequence[EngineStats]) -> EngineStats:
         stats: of each, at least one.
 
     Returns:
-        Sums, the age of the oldest, the time of the last progress; alive if all are.
+        Sums, the most rows of a worker, the age of the oldest, the time of the last progress; alive if all
+        are.
     """
     if len(stats) == 1:
         return stats[0]
@@ -255,6 +256,7 @@ def together(stats: Sequence[EngineStats]) -> EngineStats:
         queue_oldest_age_s=max(one.queue_oldest_age_s for one in stats),
         rows_busy=sum(one.rows_busy for one in stats),
         rows_total=sum(one.rows_total for one in stats),
+        max_rows=max(one.max_rows for one in stats),
         kv_cache_bytes=sum(one.kv_cache_bytes for one in stats),
         alive=all(one.alive for one in stats),
         last_progress_s=max(one.last_progress_s for one in stats),

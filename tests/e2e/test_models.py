@@ -152,9 +152,10 @@ def test_health_and_metrics_name_the_models(house: House) -> None:
 
 def test_a_deadline_holds_through_both_models(house: House) -> None:
     wait_for(lambda: house.value("dragoman_decode_slots", state="busy") == 0)
+    fields = {"beam_size": 4, "min_decoding_length": 120, "max_decoding_length": 120}  # seconds of work
     answer = httpx.post(
         f"{house.server.url}/translate",
-        json={"q": TRANSLATIONS * 40, "source": "de", "target": "fr", "beam_size": 4},
+        json={"q": TRANSLATIONS * 40, "source": "de", "target": "fr", **fields},
         headers={"X-Request-Timeout-Ms": "60"},
         timeout=60,
     )

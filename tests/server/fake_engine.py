@@ -99,7 +99,7 @@ class FakeEngine:
 
     def stats(self) -> EngineStats:
         waiting = self.waiting
-        return EngineStats(waiting, 7 * waiting, 0.0, 0, 32, 4096, self.alive, self.last_progress_s)
+        return EngineStats(waiting, 7 * waiting, 0.0, 0, 32, 32, 4096, self.alive, self.last_progress_s)
 
     def close(self, timeout_s: float) -> None:
         for request_id in list(self._waiting):

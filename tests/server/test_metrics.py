@@ -41,7 +41,7 @@ def exercised(metrics: Metrics) -> str:
     metrics.finished("eos", 10, 12, 0.001)
     metrics.finished("cancelled", 10, 0, 0.001)
     metrics.error("run_failed")
-    stats = EngineStats(1, 10, 0.5, 3, 32, 4096, True, 0.0)
+    stats = EngineStats(1, 10, 0.5, 3, 32, 16, 4096, True, 0.0)
     metrics.models.set_models([model("m"), model("n")], [("en", "de", ""), ("fr", "de", "en")])
     metrics.refresh(stats, {"m": stats})
     metrics.of_model("m").finished("eos", 5, 7, 0.001)
@@ -131,7 +131,7 @@ def test_the_series_of_a_model_end_with_it(metrics: Metrics) -> None:
     assert found['dragoman_model_sentences_total{model="o"}'] == 0
     metrics.of_model("m").finished("eos", 1, 1, 0.001)  # its last request, which a reload lets finish
     metrics.models.translated(("fr", "de", "en"))
-    metrics.refresh(EngineStats(1, 1, 0.0, 0, 1, 1, True, 0.0), {})
+    metrics.refresh(EngineStats(1, 1, 0.0, 0, 1, 1, 1, True, 0.0), {})
     assert samples(metrics.render().decode()).keys() == found.keys()
 
 

@@ -15,7 +15,7 @@ def test_an_argument_beats_a_variable_which_beats_the_default(monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("port", 65536), ("max_rows", 0), ("request_timeout_s", float("nan")), ("nonsense", 1)],
+    [("port", 65536), ("max_rows", -1), ("request_timeout_s", float("nan")), ("nonsense", 1)],
 )
 def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):

@@ -1,11 +1,19 @@
 import dataclasses
+import itertools
 import random
 
 import numpy as np
 import pytest
 
 from server.engine.arena import KEPT_CAPACITY, Arena
-from server.engine.cache_budget import CacheBudget, Capacity, cache_bytes, largest_request_bytes
+from server.engine.cache_budget import (
+    USUAL_ROWS,
+    CacheBudget,
+    Capacity,
+    cache_bytes,
+    largest_request_bytes,
+    with_chosen_rows,
+)
 from server.engine.sequence import DecodingOptions, EngineLimits
 from server.engine.shortlist import Shortlist
 from server.runtime.session import Array
@@ -55,6 +63,17 @@ def test_limits_below_the_models_still_let_the_largest_request_in() -> None:
     assert needed == max(cache_bytes(SPEC, width, 8, Capacity(64, 32)) for width in SPEC.beam_widths)
     budget = CacheBudget(SPEC, dataclasses.replace(limits, max_cache_bytes=needed))
     assert budget.reserve(0, "long", sentence([7] * 40, options(30)))
+
+
+def test_as_many_rows_are_chosen_as_the_bound_lets_the_largest_request_have() -> None:
+    assert with_chosen_rows(SPEC, LIMITS) == dataclasses.replace(LIMITS, max_rows=USUAL_ROWS[0])
+    for more, rows in itertools.pairwise(USUAL_ROWS):
+        needed = largest_request_bytes(SPEC, dataclasses.replace(LIMITS, max_rows=more))
+        for bound, chosen in ((needed, more), (needed - 1, rows)):
+            limits = dataclasses.replace(LIMITS, max_cache_bytes=bound)
+            assert with_chosen_rows(SPEC, limits) == dataclasses.replace(limits, max_rows=chosen)
+    nothing = dataclasses.replace(LIMITS, max_cache_bytes=1)
+    assert with_chosen_rows(SPEC, nothing).max_rows == USUAL_ROWS[-1]
 
 
 def test_a_sentence_reserves_what_its_target_may_become() -> None:
