@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from export.products import GraphIndex, find_products
 from export.quantize import ActivationRange
-from export.runner import GraphRunner, Tokens, longest_target
+from export.runner import GraphRunner, Tokens
 
 Method = Literal["minmax", "percentile", "mse"]
 
@@ -56,6 +56,7 @@ def calibrate(
     pad_id: int,
     threads: int = 1,
     suppressed_ids: Sequence[int] = (),
+    max_positions: int | None = None,
 ) -> CalibratedRanges:
     """Translate a sample greedily with the fp32 graphs and choose a range for the input of every product.
 
@@ -70,6 +71,7 @@ def calibrate(
         pad_id: fills up a batch.
         threads: intra-op threads.
         suppressed_ids: tokens that are never written.
+        max_positions: of the model; None if no sentence can come near.
 
     Returns:
         Ranges for both graphs; padding and finished sentences do not count.
@@ -83,6 +85,7 @@ def calibrate(
         eos_id=eos_id,
         pad_id=pad_id,
         threads=threads,
+        max_positions=max_positions,
     )
     seen_encoder, seen_decoder = _Recorder(encoder_names), _Recorder(decoder_names)
     channels = _Channels(packed)
@@ -98,7 +101,7 @@ def calibrate(
     ordered = sorted(sources, key=len)
     for start in range(0, len(ordered), _BATCH_ROWS):
         batch = ordered[start : start + _BATCH_ROWS]
-        steps = longest_target(batch)
+        steps = runner.longest_target(batch)
         done = np.zeros(len(batch), bool)
 
         def choose(

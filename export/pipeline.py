@@ -194,6 +194,7 @@ class _Export:
             beam_width=width,
             threads=self.options.threads,
             suppressed_ids=self.special.suppressed_ids,
+            max_positions=self.checkpoint.config.model.max_positions,
         )
 
     def _in_memory(self, graphs: _Graphs) -> GraphRunner:
@@ -236,6 +237,7 @@ class _Export:
             pad_id=self.special.pad_id,
             threads=options.threads,
             suppressed_ids=self.special.suppressed_ids,
+            max_positions=self.checkpoint.config.model.max_positions,
         )
         graphs = self._choose_bits(full, ranges, texts)
         assert graphs.weight_bits is not None

@@ -62,12 +62,14 @@ class GraphRunner:
         beam_width: int = 1,
         threads: int = 1,
         suppressed_ids: Sequence[int] = (),
+        max_positions: int | None = None,
     ) -> None:
         self.suppressed_ids = list(suppressed_ids)
         self._encoder = open_session(encoder, threads)
         self._decoder = open_session(decoder, threads)
         self._start_id, self._eos_id, self._pad_id = start_id, eos_id, pad_id
         self._beams = beam_width
+        self._max_positions = max_positions
         cache = next(entry for entry in self._decoder.get_inputs() if entry.name == "self_key_0")
         _, self._heads, _, self._head_dim = cache.shape
         self._dtype = _TYPES[cache.type]
@@ -89,11 +91,19 @@ class GraphRunner:
         for start in range(0, len(order), batch_rows):
             chosen = order[start : start + batch_rows]
             batch = [sources[i] for i in chosen]
-            table, _ = self._greedy_table(batch, longest_target(batch))
+            table, _ = self._greedy_table(batch, self.longest_target(batch))
             for row, index in enumerate(chosen):
                 ids = table[row * self._beams].tolist()
                 finished = self._eos_id in ids
                 yield Decoded(index, ids[: ids.index(self._eos_id)] if finished else ids, finished)
+
+    def longest_target(self, sources: Sequence[Tokens]) -> int:
+        """Most steps granted when judging graphs: ample for a translation, tight for a loop.
+
+        A target of so many tokens still fits into the model's positions behind the start token.
+        """
+        ample = max(len(source) for source in sources) * 2 + 10
+        return ample if self._max_positions is None else min(ample, self._max_positions - 1)
 
     def _greedy_table(
         self, batch: Sequence[Tokens], steps: int
@@ -237,8 +247,3 @@ class GraphRunner:
             if name in loose
         }
         return values.pop("logits"), values
-
-
-def longest_target(sources: Sequence[Tokens]) -> int:
-    """Most steps granted when judging graphs: ample for a translation, tight for a loop."""
-    return max(len(source) for source in sources) * 2 + 10

@@ -28,7 +28,7 @@ from export.bundle import (
     write_manifest,
 )
 from export.lexical_table import Candidates, LexicalTable, make_table, save_table
-from export.runner import GraphRunner, Tokens, longest_target
+from export.runner import GraphRunner, Tokens
 from export.shortlist_graphs import (
     ShortlistError,
     column_graph,
@@ -260,6 +260,7 @@ def _judge(
         eos_id=special.eos_id,
         pad_id=special.pad_id,
         threads=options.threads,
+        max_positions=manifest.limits.max_target_tokens,
     )
     found = Candidates(table)
     candidates = [found.of(source) for source in sources]
@@ -320,7 +321,7 @@ def _greedy(
     runner: GraphRunner, batch: Sequence[Tokens], mask: NDArray[np.float32], eos_id: int
 ) -> list[list[int]]:
     """Decode one batch; `mask` [R, V] is added to the logits."""
-    steps, taken = longest_target(batch), list[NDArray[np.int64]]()
+    steps, taken = runner.longest_target(batch), list[NDArray[np.int64]]()
     done = np.zeros(len(batch), np.bool_)
 
     def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:

@@ -23,7 +23,7 @@ from tests.server_process import RunningServer, command, free_port, serving, wai
 
 BODY = {"q": "Good morning.", "source": "en", "target": "de"}
 # Makes the model write until it may not any more: a request that takes longer than a model takes to load.
-LONG = BODY | {"q": [f"The cat sees {n} birds." for n in range(40)], "beam_size": 4}
+LONG = BODY | {"q": [f"The cat sees {n} birds." for n in range(100)], "beam_size": 8}
 LONG |= {"min_decoding_length": 120, "max_decoding_length": 120}
 
 
@@ -162,7 +162,7 @@ def test_a_request_under_way_finishes_with_the_old_model(stage: Stage) -> None:
         assert stage.translate().status_code == 200
         answer = running.result(60)
         assert answer.status_code == 200
-        assert len(answer.json()["translatedText"]) == 40
+        assert len(answer.json()["translatedText"]) == len(LONG["q"])
         assert reloading.result(60).json()["bundles"][0]["version"] == "fifth"
     wait_for(lambda: stage.metric('dragoman_decode_slots{state="busy"}') == 0)
     assert stage.metric('dragoman_sentences_finished_total{reason="cancelled"}') == 0

@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from export.calibration import calibrate
 from export.onnx_export import (
     decoder_input_names,
     decoder_output_names,
@@ -18,7 +19,7 @@ from export.onnx_export import (
     export_encoder,
 )
 from export.runner import GraphRunner
-from export.verify import is_batch_invariant
+from export.verify import check_parity, is_batch_invariant
 from model.transformer import Transformer
 from tests.factories import tiny_config
 
@@ -108,6 +109,17 @@ def test_graphs_equal_pytorch_for_every_architecture(name: str) -> None:
     for source, target, logits in zip(sources, targets, runner.forced(sources, targets), strict=True):
         np.testing.assert_allclose(logits, torch_logits(model, source, target), atol=1e-4)
     assert is_batch_invariant(runner, sources, targets)
+
+
+def test_a_sentence_without_an_end_stops_where_the_models_positions_do() -> None:
+    model = random_model(max_positions=16)
+    encoder, decoder = export_encoder(model), export_decoder(model, 1)
+    ids: dict[str, Any] = {"start_id": START, "eos_id": EOS, "pad_id": PAD, "suppressed_ids": [EOS]}
+    runner = GraphRunner(encoder.SerializeToString(), decoder.SerializeToString(), max_positions=16, **ids)
+    sources = random_rows(250, 15, VOCABULARY)
+    assert {len(result.tokens) for result in runner.greedy(sources, batch_rows=250)} == {15}
+    assert check_parity(model, runner, sources, START, EOS).same_tokens == len(sources)
+    calibrate(encoder, decoder, sources, "minmax", max_positions=16, **ids)
 
 
 @pytest.mark.parametrize("beams", [2, 5])
