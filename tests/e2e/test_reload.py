@@ -23,7 +23,7 @@ from tests.server_process import RunningServer, command, free_port, serving, wai
 
 BODY = {"q": "Good morning.", "source": "en", "target": "de"}
 # Makes the model write until it may not any more: a request that takes longer than a model takes to load.
-LONG = BODY | {"q": [f"The cat sees {n} birds." for n in range(100)], "beam_size": 8}
+LONG = BODY | {"q": [f"The cat sees {n} birds." for n in range(100)], "beam_size": 4}
 LONG |= {"min_decoding_length": 120, "max_decoding_length": 120}
 
 
