@@ -78,6 +78,8 @@ def with_chosen_rows(
 ) -> EngineLimits:
     """Choose `max_rows`: the first of `USUAL_ROWS` with which the bound holds the largest request.
 
+    Never fewer than the widest beam needs: memory must not take away what requests may ask for.
+
     Args:
         spec: sizes of the model.
         limits: with the bound, `max_cache_bytes`.
@@ -86,7 +88,9 @@ def with_chosen_rows(
     Returns:
         The limits with these `max_rows`; with the least if none of them will do.
     """
-    each = [replace(limits, max_rows=rows) for rows in USUAL_ROWS]
+    widest = max(spec.beam_widths)
+    usual = [rows for rows in USUAL_ROWS if rows >= widest] or [widest]
+    each = [replace(limits, max_rows=rows) for rows in usual]
     if limits.max_cache_bytes is None:
         return each[0]
     fitting = (one for one in each if largest_request_bytes(spec, one, shortlist) <= limits.max_cache_bytes)

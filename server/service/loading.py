@@ -6,7 +6,7 @@ from pathlib import Path
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
 from model.tokenizer import Tokenizer, TokenizerError
-from server.engine.cache_budget import USUAL_ROWS, largest_request_bytes, with_chosen_rows
+from server.engine.cache_budget import largest_request_bytes, with_chosen_rows
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
@@ -102,7 +102,7 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
     )
     limits = EngineLimits(
         workers=workers,
-        max_rows=settings.max_rows or USUAL_ROWS[0],
+        max_rows=settings.max_rows,
         max_queue_sentences=settings.max_queue_sentences,
         max_queue_tokens=settings.max_queue_tokens,
         max_batch_tokens=settings.max_batch_tokens,
@@ -111,7 +111,7 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
         max_cache_bytes=settings.kv_cache_bytes,
     )
     shortlist = _read_shortlist(bundle, manifest, runtime)
-    if not settings.max_rows:
+    if not limits.max_rows:
         limits = with_chosen_rows(runtime.spec, limits, shortlist)
     _check_cache_bound(settings, runtime.spec, limits, shortlist)
     engine = WorkerPool(runtime, limits, observer.of_model(manifest.name), shortlist=shortlist)

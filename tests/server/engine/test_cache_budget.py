@@ -74,6 +74,9 @@ def test_as_many_rows_are_chosen_as_the_bound_lets_the_largest_request_have() ->
             assert with_chosen_rows(SPEC, limits) == dataclasses.replace(limits, max_rows=chosen)
     nothing = dataclasses.replace(LIMITS, max_cache_bytes=1)
     assert with_chosen_rows(SPEC, nothing).max_rows == USUAL_ROWS[-1]
+    for widest, least in ((8, 8), (12, 16), (32, 32), (100, 100)):
+        wide = dataclasses.replace(SPEC, beam_widths=(1, widest))
+        assert with_chosen_rows(wide, nothing).max_rows == least
 
 
 def test_a_sentence_reserves_what_its_target_may_become() -> None:
