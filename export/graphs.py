@@ -1,8 +1,8 @@
 """The modules that become ONNX graphs: the Transformer's own layers with attention as ONNX Runtime operators.
 
-Shapes: N sentences, K beams, R = N*K rows (row n*K + k is beam k of sentence n), S source capacity, P cache
-capacity, H heads, D head size, E = H*D, V target vocabulary. Only attention differs from training: the layers
-take it as a callable, so one definition of the weights serves both.
+Shapes: N sentences, T tokens in them, K beams, R = N*K rows (row n*K + k is beam k of sentence n), S source
+capacity, P cache capacity, H heads, D head size, E = H*D, V target vocabulary. Only attention differs from
+training: the layers take it as a callable, so one definition of the weights serves both.
 
 The operators cannot run in PyTorch; these modules are for ``torch.onnx.export`` alone.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from model.attention import Attend
+from model.attention import Attend, split_heads
 from model.layers import DecoderLayer
 from model.transformer import Transformer
 
@@ -22,11 +22,17 @@ _DOMAIN = "com.microsoft"
 
 
 class EncoderGraph(nn.Module):
-    """Source ids to the keys and values that every decoder layer will look at."""
+    """Source ids to the keys and values that every decoder layer will look at.
 
-    def __init__(self, model: Transformer) -> None:
+    Sentences of different lengths are computed without their padding, one after another as [1, T, E]; only
+    attention sees them side by side. In fp16, which is for CUDA, they stay padded: taking padding out makes
+    the device tell the host how many tokens there are.
+    """
+
+    def __init__(self, model: Transformer, *, packed: bool) -> None:
         super().__init__()
         self.model = model
+        self.packed = packed
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         """Encode and project once a sentence.
@@ -42,14 +48,46 @@ class EncoderGraph(nn.Module):
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
         x = model.source_embedding(input_ids, positions)
         attend = _attend_to_source(lengths, model.config.encoder_heads)
+        layout = _PackedLayout(positions < lengths[:, None]) if self.packed else None
+        if layout is not None:
+            x, attend = layout.pack(x), layout.around(attend)
         for layer in model.encoder:
             x = layer(x, attend)
         memory = model.encoder_norm(x)
         projected: list[Tensor] = []
         for layer in model.decoder:
             assert isinstance(layer, DecoderLayer)
-            projected.extend(layer.cross_attention.project_memory(memory))
+            for part in layer.cross_attention.key_value(memory).chunk(2, dim=-1):
+                padded = part if layout is None else layout.pad(part)
+                projected.append(split_heads(padded, model.config.decoder_heads))
         return tuple(projected)
+
+
+class _PackedLayout:
+    """Where the real tokens of a padded batch stand, to take its padding out and to put it back.
+
+    Args:
+        real: bool [N, S], true for tokens, false for padding; the first of every row is true.
+    """
+
+    def __init__(self, real: Tensor) -> None:
+        self.shape = real.shape
+        flat = real.flatten()
+        self.places = flat.nonzero()[:, 0]
+        # Padding repeats the token before it: never looked at, but a number as any other.
+        self.tokens = flat.to(torch.int64).cumsum(0) - 1
+
+    def pack(self, x: Tensor) -> Tensor:
+        """Turn padded [N, S, E] into real tokens alone, [1, T, E]."""
+        return x.view(1, -1, x.shape[2]).index_select(1, self.places)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """Turn [1, T, E] into padded [N, S, E]."""
+        return x.index_select(1, self.tokens).view(*self.shape, -1)
+
+    def around(self, attend: Attend) -> Attend:
+        """Let attention over padded sentences be asked for packed ones."""
+        return lambda x: self.pack(attend(self.pad(x)))
 
 
 class DecoderGraph(nn.Module):

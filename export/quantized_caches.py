@@ -76,10 +76,10 @@ def _quantize_attention(
 
 
 def _quantize_output(graph: onnx.GraphProto, output: onnx.ValueInfoProto, used: set[str]) -> None:
-    """Make one output of an encoder [N, H, S, D] int8, before its channels E are split into heads."""
+    """Make one output of an encoder [N, H, S, D] int8, before it is padded and split into heads."""
     producers = {name: position for position, node in enumerate(graph.node) for name in node.output}
     name = output.name
-    while graph.node[producers[name]].op_type in ("Transpose", "Reshape"):
+    while graph.node[producers[name]].op_type in ("Transpose", "Reshape", "Gather"):
         consumer = graph.node[producers[name]]
         name = consumer.input[0]
     scaled, quantized = f"{output.name}.scaled", f"{output.name}.s8"

@@ -123,7 +123,9 @@ class Metrics:
             "batch_sentences", "Sentences per encoder run, rows per decoder step.", BATCH_BUCKETS, ("stage",)
         )
         self._batch_max_sentences = gauge("batch_max_sentences", "Decoder rows of one worker.")
-        self._batch_tokens = counter("batch_tokens_total", "Encoder positions computed.", ("kind",))
+        self._batch_tokens = counter(
+            "batch_tokens_total", "Positions of encoder runs, padding included.", ("kind",)
+        )
         self._slots = gauge("decode_slots", "Decoder rows now.", ("state",))
         self._slot_steps = counter("decode_slot_steps_total", "Decoder rows times steps.", ("state",))
         self._step_duration = histogram("decode_step_duration_seconds", "One decoder step.", STEP_BUCKETS)

@@ -9,6 +9,7 @@ import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
+from onnx import helper
 
 from export.calibration import calibrate
 from export.onnx_export import (
@@ -18,6 +19,7 @@ from export.onnx_export import (
     export_decoder,
     export_encoder,
 )
+from export.products import GraphIndex, find_products
 from export.runner import GraphRunner
 from export.verify import check_parity, is_batch_invariant
 from model.transformer import Transformer
@@ -134,6 +136,37 @@ def test_beams_of_a_sentence_share_its_source_and_nothing_else(beams: int) -> No
         np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
+def watched(encoder: onnx.ModelProto, rows: list[list[int]]) -> dict[str, NDArray[np.float32]]:
+    """Run an encoder on sentences of any lengths; the input of every product by name."""
+    names = [product.input for product in find_products(encoder.graph, GraphIndex(encoder.graph))]
+    for name in dict.fromkeys(names):
+        encoder.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    runner = make_runner(encoder, export_decoder(random_model(), 1))
+    outputs = runner.encode(rows)
+    return {name: outputs[name] for name in names}
+
+
+def test_padding_is_not_multiplied() -> None:
+    rows = [[5, 6, 7, 8, 9], [10], [11, 12, 13]]
+    seen = watched(export_encoder(random_model()), rows)
+    assert {values.shape[:2] for values in seen.values()} == {(1, 9)}
+
+
+def test_calibration_sees_every_real_token_of_the_encoder_once() -> None:
+    model, rows = random_model(), random_rows(30, 12, VOCABULARY)
+    full = export_encoder(model)
+    ranges = calibrate(
+        full, export_decoder(model, 1), rows, "minmax", start_id=START, eos_id=EOS, pad_id=PAD
+    ).encoder
+    alone = [watched(export_encoder(model), [row]) for row in rows[:6]]
+    alone += [watched(export_encoder(model), rows[6:])]
+    products = find_products(full.graph, GraphIndex(full.graph))
+    for product, interval in zip(products, ranges, strict=True):
+        values = np.concatenate([seen[product.input].ravel() for seen in alone])
+        low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+        assert (interval.low, interval.high) == pytest.approx((low, high), abs=1e-5)
+
+
 def test_names_shapes_and_types_are_the_contract() -> None:
     model = random_model(decoder_layers=1)
     encoder, decoder = export_encoder(model), export_decoder(model, 3)
@@ -162,6 +195,13 @@ def test_exporting_changes_neither_the_model_nor_its_mode() -> None:
     export_decoder(model, 1, torch.float16)
     assert model.training
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_fp16_encoders_stay_padded_because_a_device_would_have_to_tell_how_many_tokens_there_are() -> None:
+    def counts(dtype: torch.dtype) -> int:
+        return sum(n.op_type == "NonZero" for n in export_encoder(random_model(), dtype).graph.node)
+
+    assert (counts(torch.float32), counts(torch.float16)) == (1, 0)
 
 
 def test_fp16_graphs_keep_caches_in_fp16_and_logits_in_fp32() -> None:
