@@ -4,6 +4,12 @@ numpy does the same with a dozen calls, each of which gives Python's lock away a
 step of 16 rows of 6,000 columns takes 0.24 ms there if nobody else wants the lock, 0.84 ms beside another
 worker. One run takes 0.13 ms, without the lock.
 
+**Blocks.** Looking for the 8 best of 6,000 columns took two thirds of that. The k best columns lie in the k
+blocks with the largest maxima: a block that is not among them has k others before it, each with a column that
+is better than all of its own. So the maximum of every block is computed, which is one pass of vector
+instructions, and only k blocks are searched: 0.05 ms instead of 0.09 for 16 rows of 6,000 columns, 0.10
+instead of 0.18 for 8 rows of 32,000.
+
 **Ties.** By ONNX's definition the lower of two equal columns is the better one, and ONNX Runtime's CPU kernel
 keeps to it. Of its CUDA kernels not all do: where more than k columns reach the k-th score, which of the
 equal ones are found depends on the kernel that is chosen for the size.
@@ -41,7 +47,7 @@ class OnnxRanker:
             vocabulary: columns V.
             best: columns k of every row that are wanted; not more than V.
         """
-        self._session = device.session(ranking_graph(vocabulary, best))
+        self._session = device.session(ranking_graph(vocabulary, best, block=block_size(vocabulary, best)))
         self._run_options = device.run_options
         self._rows_of_a_run = max(1, _RUN_ELEMENTS // vocabulary)
         self._best = best
@@ -82,7 +88,26 @@ class _Bound:
             self.bindings.append(bind_arrays(session, {"logits": logits[part]}, outputs))
 
 
-def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = ()) -> bytes:
+def block_size(vocabulary: int, best: int) -> int | None:
+    """Choose how many columns make a block, so that the least has to be searched.
+
+    Args:
+        vocabulary: columns V.
+        best: columns k that are wanted.
+
+    Returns:
+        A divisor of V; None if there is none with which half of the columns need not be searched.
+    """
+
+    def searched(block: int) -> int:
+        return vocabulary // block + best * block
+
+    fitting = [block for block in range(1, vocabulary // best + 1) if vocabulary % block == 0]
+    block = min(fitting, key=searched, default=1)
+    return block if 2 * searched(block) < vocabulary else None
+
+
+def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = (), block: int | None = None) -> bytes:
     """Write the graph that finds the best columns of rows and their log-probabilities.
 
     Scores are compared, not their log-probabilities: subtracting can make two of them equal.
@@ -91,6 +116,8 @@ def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = ()) -> byte
         vocabulary: columns V.
         best: columns k of each row to find, at most V.
         never: columns whose scores are taken to be minus infinity.
+        block: a divisor of V, at most V / k: only the k best blocks of so many columns are searched; None
+            searches all columns.
     """
     graph = GraphWriter()
     scores = graph.input("logits", _FLOAT, ["R", vocabulary])
@@ -98,9 +125,34 @@ def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = ()) -> byte
         bans = np.zeros(vocabulary, np.float32)
         bans[list(never)] = -np.inf
         scores = graph.node("Add", [scores, graph.weight(bans)])
-    graph.node("TopK", [scores, graph.weight(np.array([best], np.int64))], ["values", "columns"])
+    if block is None:
+        graph.node("TopK", [scores, graph.weight(_ints(best))], ["values", "columns"])
+    else:
+        _search_blocks(graph, scores, vocabulary, best, block)
     every = graph.node("LogSoftmax", [scores])
     graph.node("GatherElements", [every, "columns"], ["log_probabilities"], axis=1)
     graph.output("log_probabilities", _FLOAT, ["R", best])
     graph.output("columns", _INT64, ["R", best])
     return graph.serialise()
+
+
+def _search_blocks(graph: GraphWriter, scores: str, vocabulary: int, best: int, block: int) -> None:
+    """Add the nodes that find the `columns` of the k best scores in the k blocks with the largest maxima."""
+    wanted = graph.weight(_ints(best))
+    blocks = graph.node("Reshape", [scores, graph.weight(_ints(0, vocabulary // block, block))])
+    largest = graph.node("ReduceMax", [blocks, graph.weight(_ints(2))], keepdims=0)
+    graph.node("TopK", [largest, wanted], ["maxima", "by_maximum"])
+    # Ascending, so that of two equal scores the one in the lower column comes first.
+    graph.node("TopK", ["by_maximum", wanted], ["chosen", "order"], largest=0)
+    indices = graph.node("Unsqueeze", ["chosen", graph.weight(_ints(2))])
+    few = graph.node("GatherND", [blocks, indices], batch_dims=1)
+    side_by_side = graph.node("Reshape", [few, graph.weight(_ints(0, best * block))])
+    graph.node("TopK", [side_by_side, wanted], ["values", "places"])
+    size = graph.weight(_ints(block))
+    nth = graph.node("Div", ["places", size])
+    skipped = graph.node("Sub", [graph.node("GatherElements", ["chosen", nth], axis=1), nth])
+    graph.node("Add", ["places", graph.node("Mul", [skipped, size])], ["columns"])
+
+
+def _ints(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)

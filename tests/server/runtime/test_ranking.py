@@ -7,7 +7,7 @@ import pytest
 from server.engine.beam import BeamSearch
 from server.engine.sequence import DecodingOptions
 from server.runtime.onnx_runtime import PROCESSOR
-from server.runtime.ranking import OnnxRanker, ranking_graph
+from server.runtime.ranking import OnnxRanker, block_size, ranking_graph
 
 
 def log_probabilities(logits: np.ndarray) -> np.ndarray:
@@ -16,7 +16,8 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("rows", "vocabulary", "best"), [(1, 8, 8), (5, 33, 4), (12, 6016, 8), (70, 32000, 16)]
+    ("rows", "vocabulary", "best"),
+    [(1, 8, 8), (5, 33, 4), (12, 6016, 8), (70, 32000, 16), (3, 58101, 12), (3, 6007, 8), (2, 1 << 16, 64)],
 )
 def test_ranks_as_numpy_does(rows: int, vocabulary: int, best: int) -> None:
     logits = np.random.default_rng(rows).standard_normal((rows, vocabulary)).astype(np.float32) * 4
@@ -25,22 +26,40 @@ def test_ranks_as_numpy_does(rows: int, vocabulary: int, best: int) -> None:
     expected = np.argsort(-logits, axis=1, kind="stable")[:, :best]
     assert (columns == expected).all()
     exact = np.take_along_axis(log_probabilities(logits), expected, axis=1)
-    np.testing.assert_allclose(found, exact, atol=1e-5, rtol=1e-6)
+    np.testing.assert_allclose(found, exact, atol=2e-5, rtol=1e-6)
 
 
-def test_lowest_columns_win_between_equal_ones() -> None:
-    logits = np.random.default_rng(0).integers(0, 3, (40, 500)).astype(np.float32)
-    columns, _ = OnnxRanker(PROCESSOR, 500, 8).best(logits)
+@pytest.mark.parametrize(
+    ("vocabulary", "values"), [(500, 3), (6000, 3), (6000, 300), (6000, 3000), (6007, 300)]
+)
+def test_lowest_columns_win_between_equal_ones(vocabulary: int, values: int) -> None:
+    logits = np.random.default_rng(0).integers(0, values, (40, vocabulary)).astype(np.float32)
+    logits[logits % 3 == 0] = -np.inf
+    logits[0], logits[1, 8:] = 1.0, -np.inf
+    columns, _ = OnnxRanker(PROCESSOR, vocabulary, 8).best(logits)
     assert (columns == np.argsort(-logits, axis=1, kind="stable")[:, :8]).all()
 
 
+@pytest.mark.parametrize("best", [1, 4, 8, 16, 64])
+@pytest.mark.parametrize("vocabulary", [8, 500, 6000, 6007, 32000, 58101, 65536, 250000])
+def test_blocks_divide_the_vocabulary_and_spare_half_of_the_search(vocabulary: int, best: int) -> None:
+    block = block_size(vocabulary, best)
+    if block is None:
+        assert vocabulary in (8, 500, 6007) or best == 64
+    else:
+        assert vocabulary % block == 0
+        assert vocabulary // block >= best
+        assert 2 * (vocabulary // block + best * block) < vocabulary
+
+
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("vocabulary", [500, 6000])
 @pytest.mark.parametrize("column", [0, 7, 499])
-def test_a_broken_row_is_told_and_harms_no_other(broken: float, column: int) -> None:
-    logits = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
-    whole = OnnxRanker(PROCESSOR, 500, 4).best(logits)[1].copy()
+def test_a_broken_row_is_told_and_harms_no_other(broken: float, column: int, vocabulary: int) -> None:
+    logits = np.random.default_rng(0).standard_normal((3, vocabulary)).astype(np.float32)
+    whole = OnnxRanker(PROCESSOR, vocabulary, 4).best(logits)[1].copy()
     logits[1, column] = broken
-    found = OnnxRanker(PROCESSOR, 500, 4).best(logits)[1]
+    found = OnnxRanker(PROCESSOR, vocabulary, 4).best(logits)[1]
     assert np.isnan(found[1]).all()
     assert (found[[0, 2]] == whole[[0, 2]]).all()
 
@@ -59,6 +78,7 @@ def test_a_row_gets_the_same_bits_in_any_batch() -> None:
 def test_the_graph_is_valid() -> None:
     onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 8)), True)
     onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 1, (0, 7))), True)
+    onnx.checker.check_model(onnx.load_from_string(ranking_graph(60, 3, block=10)), True)
 
 
 OPTIONS = [
