@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from model.attention import Attend, split_heads
+from model.attention import Attend
 from model.layers import DecoderLayer
 from model.transformer import Transformer
 
@@ -29,10 +29,10 @@ class EncoderGraph(nn.Module):
     the device tell the host how many tokens there are.
     """
 
-    def __init__(self, model: Transformer, *, packed: bool) -> None:
+    def __init__(self, model: Transformer, *, unpads: bool) -> None:
         super().__init__()
         self.model = model
-        self.packed = packed
+        self.unpads = unpads
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         """Encode and project once a sentence.
@@ -48,22 +48,21 @@ class EncoderGraph(nn.Module):
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
         x = model.source_embedding(input_ids, positions)
         attend = _attend_to_source(lengths, model.config.encoder_heads)
-        layout = _PackedLayout(positions < lengths[:, None]) if self.packed else None
+        layout = _Unpadding(positions < lengths[:, None]) if self.unpads else None
         if layout is not None:
-            x, attend = layout.pack(x), layout.around(attend)
+            x, attend = layout.unpad(x), layout.around(attend)
         for layer in model.encoder:
             x = layer(x, attend)
         memory = model.encoder_norm(x)
         projected: list[Tensor] = []
         for layer in model.decoder:
             assert isinstance(layer, DecoderLayer)
-            for part in layer.cross_attention.key_value(memory).chunk(2, dim=-1):
-                padded = part if layout is None else layout.pad(part)
-                projected.append(split_heads(padded, model.config.decoder_heads))
+            pad = None if layout is None else layout.pad
+            projected.extend(layer.cross_attention.project_memory(memory, pad))
         return tuple(projected)
 
 
-class _PackedLayout:
+class _Unpadding:
     """Where the real tokens of a padded batch stand, to take its padding out and to put it back.
 
     Args:
@@ -77,7 +76,7 @@ class _PackedLayout:
         # Padding repeats the token before it: never looked at, but a number as any other.
         self.tokens = flat.to(torch.int64).cumsum(0) - 1
 
-    def pack(self, x: Tensor) -> Tensor:
+    def unpad(self, x: Tensor) -> Tensor:
         """Turn padded [N, S, E] into real tokens alone, [1, T, E]."""
         return x.view(1, -1, x.shape[2]).index_select(1, self.places)
 
@@ -86,8 +85,8 @@ class _PackedLayout:
         return x.index_select(1, self.tokens).view(*self.shape, -1)
 
     def around(self, attend: Attend) -> Attend:
-        """Let attention over padded sentences be asked for packed ones."""
-        return lambda x: self.pack(attend(self.pad(x)))
+        """Let attention over padded sentences be asked for unpadded ones."""
+        return lambda x: self.unpad(attend(self.pad(x)))
 
 
 class DecoderGraph(nn.Module):

@@ -51,7 +51,7 @@ def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> on
     Returns:
         The graph, weights included, dynamic in N and S.
     """
-    graph = EncoderGraph(_frozen(model, dtype), packed=dtype != torch.float16)
+    graph = EncoderGraph(_frozen(model, dtype), unpads=dtype != torch.float16)
     example = (torch.ones(2, 5, dtype=torch.int64), torch.tensor([5, 3], dtype=torch.int32))
     n, s = Dim("sentences"), Dim("source")
     dynamic = {"input_ids": {0: n, 1: s}, "lengths": {0: n}}

@@ -92,9 +92,18 @@ class CrossAttention(nn.Module):
         """Project x [N, T, E] to queries, let ``attend`` look at the source, project the context back."""
         return self.output(attend(self.query(x)))
 
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute keys and values [N, H, S, D] of the encoder output [N, S, E]; done once a sentence."""
+    def project_memory(
+        self, memory: Tensor, pad: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Compute keys and values [N, H, S, D] of the encoder output [N, S, E]; done once a sentence.
+
+        Args:
+            memory: the encoder output, or its real tokens alone, [1, T, E].
+            pad: turns [1, T, E] into [N, S, E]; None if ``memory`` is padded.
+        """
         key, value = self.key_value(memory).chunk(2, dim=-1)
+        if pad is not None:
+            key, value = pad(key), pad(value)
         return split_heads(key, self.heads), split_heads(value, self.heads)
 
     def over_memory(self, key: Tensor, value: Tensor, mask: Tensor) -> Attend:

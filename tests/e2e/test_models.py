@@ -20,6 +20,7 @@ from tests.factories import parallel_text, renamed
 from tests.server_process import RunningServer, command, free_port, serving, wait_for
 
 SENTENCES, TRANSLATIONS = parallel_text(12, seed=3)
+MANY = [f"{text[:-1]} {n}." for n, text in enumerate(TRANSLATIONS * 20)]  # equal ones are computed once
 LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 
@@ -153,10 +154,9 @@ def test_health_and_metrics_name_the_models(house: House) -> None:
 def test_a_deadline_holds_through_both_models(house: House) -> None:
     wait_for(lambda: house.value("dragoman_decode_slots", state="busy") == 0)
     fields = {"beam_size": 4, "min_decoding_length": 120, "max_decoding_length": 120}  # seconds of work
-    texts = [f"{text[:-1]} {n}." for n, text in enumerate(TRANSLATIONS * 20)]  # equal ones are computed once
     answer = httpx.post(
         f"{house.server.url}/translate",
-        json={"q": texts, "source": "de", "target": "fr", **fields},
+        json={"q": MANY, "source": "de", "target": "fr", **fields},
         headers={"X-Request-Timeout-Ms": "60"},
         timeout=60,
     )
@@ -168,8 +168,7 @@ def test_a_deadline_holds_through_both_models(house: House) -> None:
 def test_a_client_that_leaves_frees_the_second_model(house: House) -> None:
     """What it wants of the second model takes it seconds."""
     fields = {"beam_size": 4, "min_decoding_length": 120, "max_decoding_length": 120}
-    texts = [f"{text[:-1]} {n}." for n, text in enumerate(TRANSLATIONS * 20)]  # equal ones are computed once
-    body = json.dumps({"q": texts, "source": "de", "target": "fr", **fields}).encode()
+    body = json.dumps({"q": MANY, "source": "de", "target": "fr", **fields}).encode()
     head = "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", house.server.port)) as connection:
