@@ -36,6 +36,7 @@ from export.storage import save_graphs
 from model.checkpoint import Checkpoint
 
 ENCODER_FILE = "encoder.onnx"
+WEIGHTS_FILE = "model.weights"
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,9 @@ def start_aside(out: Path) -> Path:
 def save_all_graphs(
     directory: Path, encoder: onnx.ModelProto, decoders: Mapping[int, onnx.ModelProto]
 ) -> None:
-    """Write the graphs: the encoder with its weights, all decoders over one shared file of weights."""
-    save_graphs(directory, {ENCODER_FILE: encoder}, "encoder.weights")
+    """Write the graphs over one file of weights: a joint table of embeddings is in it once for both sides."""
     named = {decoder_file(width): graph for width, graph in decoders.items()}
-    save_graphs(directory, named, "decoder.weights")
+    save_graphs(directory, {ENCODER_FILE: encoder, **named}, WEIGHTS_FILE)
 
 
 def complete(

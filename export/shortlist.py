@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from export.assemble import put_in_place, start_aside
+from export.assemble import WEIGHTS_FILE, put_in_place, start_aside
 from export.bundle import (
     MANIFEST_NAME,
     Manifest,
@@ -38,6 +38,7 @@ from export.shortlist_graphs import (
 from export.storage import save_graphs
 from export.verify import MIN_GOLDEN_SENTENCES, GateError
 from export.vmap import read_vmap
+from export.wire import summarise_onnx
 from export.word_alignment import learn_translations
 from model.corpus import read_parallel
 from model.scoring import score
@@ -48,7 +49,6 @@ MAX_BLEU_LOSS = 0.2
 
 TABLE_FILE, COLUMNS_FILE = "shortlist.npz", "shortlist.columns.onnx"
 PROJECTION_FILE = "shortlist.projection.onnx"
-_DECODER_WEIGHTS = "decoder.weights"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _BATCH_ROWS = 64
 
@@ -337,18 +337,21 @@ def _greedy(
 def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str]) -> None:
     """Write decoders over bound columns, the columns and the projection, over the weights that are there.
 
-    The bundle's own decoders come first, so that they are written as they were.
+    The bundle's own graphs come first, so that they are written as they were; a bundle with a file of
+    weights for each side gets one for both.
     """
-    widths = [str(width) for width in manifest.graphs.beam_widths]
-    graphs = {
-        manifest.graphs.decoders[width]: onnx.load(directory / manifest.graphs.decoders[width])
-        for width in widths
+    own = [manifest.graphs.encoder, *(manifest.graphs.decoders[width] for width in decoders)]
+    before = {
+        name for graph in own for name in summarise_onnx((directory / graph).read_bytes()).external_files
     }
-    whole = list(graphs.values())
-    graphs |= {decoders[width]: with_bound_columns(graph) for width, graph in zip(widths, whole, strict=True)}
+    graphs = {graph: onnx.load(directory / graph) for graph in own}
+    whole = [graphs[graph] for graph in own[1:]]
+    graphs |= {name: with_bound_columns(graph) for name, graph in zip(decoders.values(), whole, strict=True)}
     graphs[COLUMNS_FILE] = column_graph(whole[0])
     graphs[PROJECTION_FILE] = projection_graph(whole[0])
-    save_graphs(directory, graphs, _DECODER_WEIGHTS)
+    save_graphs(directory, graphs, WEIGHTS_FILE)
+    for name in before - {WEIGHTS_FILE}:
+        (directory / name).unlink()
 
 
 def _card(shortlist: Shortlist) -> str:

@@ -60,7 +60,7 @@ def small_server(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def damage_last_byte(bundle: Path) -> str:
-    file = bundle / "decoder.weights"
+    file = next(bundle.glob("*.weights"))
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

@@ -130,15 +130,15 @@ def _rename_listed(values: dict[str, Any], name: str) -> None:
 
 
 CORRUPTIONS: dict[str, tuple[Change, str, str]] = {
-    "half a file": (lambda b: _cut_end(b / "encoder.weights", 20_000), "encoder.weights", "bytes"),
-    "last byte cut": (lambda b: _cut_end(b / "decoder.weights", 1), "decoder.weights", "bytes"),
+    "half a file": (lambda b: _cut_end(b / "model.weights", 20_000), "model.weights", "bytes"),
+    "last byte cut": (lambda b: _cut_end(b / "model.weights", 1), "model.weights", "bytes"),
     "empty": (lambda b: os.truncate(b / "source.spm", 0), "source.spm", "has 0 bytes"),
     "random": (
         lambda b: _overwrite(b / "decoder.onnx"),
         "decoder.onnx",
         "SHA-256",
     ),
-    "bit flip in weights": (lambda b: _flip_bit(b / "decoder.weights"), "decoder.weights", "SHA-256"),
+    "bit flip in weights": (lambda b: _flip_bit(b / "model.weights"), "model.weights", "SHA-256"),
     "bit flip in the tokenizer": (lambda b: _flip_bit(b / "source.spm"), "source.spm", "SHA-256"),
     "directory": (lambda b: _replace(b / "NOTICE", Path.mkdir), "NOTICE", "not a regular file"),
     "missing graph": (lambda b: (b / "decoder.beam2.onnx").unlink(), "decoder.beam2.onnx", "missing"),
@@ -160,8 +160,8 @@ CORRUPTIONS: dict[str, tuple[Change, str, str]] = {
         "symbolic link",
     ),
     "hard link": (
-        lambda b: _replace_by_link(b / "encoder.weights", lambda to, at: at.hardlink_to(to)),
-        "encoder.weights",
+        lambda b: _replace_by_link(b / "model.weights", lambda to, at: at.hardlink_to(to)),
+        "model.weights",
         "hard link",
     ),
     "unknown file": (lambda b: _add(b / "extra.bin"), "extra.bin", "not listed"),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import export.pipeline
+from export.assemble import WEIGHTS_FILE
 from export.bundle import Manifest, load_manifest, verify_bundle
 from export.calibration import hash_sample
 from export.onnx_export import export_decoder, export_encoder
@@ -87,8 +88,24 @@ def test_an_int8_bundle_states_its_loss_and_its_calibration(tiny_bundle_int8: Pa
 
 
 def test_int8_is_a_fraction_of_fp32(tiny_bundle: Path, tiny_bundle_int8: Path) -> None:
-    for name in ("encoder.weights", "decoder.weights"):
-        assert (tiny_bundle_int8 / name).stat().st_size < 0.5 * (tiny_bundle / name).stat().st_size
+    int8, fp32 = ((bundle / WEIGHTS_FILE).stat().st_size for bundle in (tiny_bundle_int8, tiny_bundle))
+    assert int8 < 0.5 * fp32
+
+
+def test_a_joint_table_of_embeddings_is_stored_once(tiny_bundle: Path) -> None:
+    architecture = load_manifest(tiny_bundle).architecture
+    size = architecture.vocab_size * architecture.d_model * 4
+    places = []
+    for name in ("encoder.onnx", "decoder.onnx"):
+        graph = onnx.load(tiny_bundle / name, load_external_data=False).graph
+        external = [
+            {entry.key: entry.value for entry in tensor.external_data} for tensor in graph.initializer
+        ]
+        places += [
+            (entry["location"], entry["offset"]) for entry in external if entry.get("length") == str(size)
+        ]
+    assert len(places) >= 2
+    assert len(set(places)) < len(places)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -107,9 +107,9 @@ def test_what_the_manifest_says_of_the_architecture_is_checked(
 
 def test_a_damaged_bundle_is_refused_before_it_is_parsed(tmp_path: Path, tiny_bundle: Path) -> None:
     bundle = Path(shutil.copytree(tiny_bundle, tmp_path / "bad"))
-    content = bytearray((bundle / "decoder.weights").read_bytes())
+    content = bytearray((bundle / "model.weights").read_bytes())
     content[100] ^= 1
-    (bundle / "decoder.weights").write_bytes(content)
+    (bundle / "model.weights").write_bytes(content)
     with pytest.raises(BundleError, match="SHA-256"):
         recover_checkpoint(bundle, tmp_path / "back")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from export.bundle import Manifest, load_manifest, verify_bundle
+from export.assemble import WEIGHTS_FILE
+from export.bundle import Manifest, describe_files, load_manifest, verify_bundle, write_manifest
 from export.lexical_table import Candidates, LexicalTable
 from export.runner import open_session
 from export.shortlist import (
@@ -21,6 +24,7 @@ from export.shortlist import (
     shortlist_bundle,
 )
 from export.shortlist_graphs import COLUMN_INPUTS, ShortlistError
+from export.storage import save_graphs
 from export.verify import GateError
 from export.vmap import write_vmap
 from model.tokenizer import Tokenizer
@@ -66,18 +70,39 @@ def test_a_copy_gets_a_shortlist_and_the_rest_stays(
     assert 260 < found.mean_candidates < manifest.architecture.vocab_size
     before, after = digests(tiny_bundle_int8), digests(bundle)
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"manifest.json", "MODEL_CARD.md", "decoder.weights"}
+    assert changed == {"manifest.json", "MODEL_CARD.md", "model.weights"}
     assert after.keys() - before.keys() == {
         TABLE_FILE,
         COLUMNS_FILE,
         PROJECTION_FILE,
         *found.decoders.values(),
     }
-    old, new = ((path / "decoder.weights").read_bytes() for path in (tiny_bundle_int8, bundle))
+    old, new = ((path / "model.weights").read_bytes() for path in (tiny_bundle_int8, bundle))
     assert new.startswith(old)
     # The columns lie token by token; the whole projection is there already.
     assert len(new) - len(old) < 1.1 * manifest.architecture.vocab_size * manifest.architecture.d_model
     assert "## Shortlist" in (bundle / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
+def test_a_bundle_with_weights_for_each_side_gets_one_file_for_both(
+    tmp_path: Path, shortlisted: tuple[Path, Manifest], tiny_bundle_int8: Path
+) -> None:
+    old = tmp_path / "old"  # as bundles were written at first
+    old.mkdir()
+    manifest = load_manifest(tiny_bundle_int8)
+    for name in set(manifest.files) - {WEIGHTS_FILE}:
+        shutil.copyfile(tiny_bundle_int8 / name, old / name)
+    graphs = {name: onnx.load(tiny_bundle_int8 / name) for name in manifest.files if name.endswith(".onnx")}
+    encoder = {name: graphs.pop(name) for name in (manifest.graphs.encoder,)}
+    save_graphs(old, encoder, "encoder.weights")
+    save_graphs(old, graphs, "decoder.weights")
+    write_manifest(old, manifest.model_copy(update={"files": describe_files(old)}))
+
+    shortlist_bundle(old, tmp_path / "new", options(tmp_path))
+    new, expected = digests(tmp_path / "new"), digests(shortlisted[0])
+    same = {name for name, digest in expected.items() if new.get(name) == digest}
+    assert new.keys() == expected.keys()
+    assert {WEIGHTS_FILE, *graphs, *encoder} <= same
 
 
 def test_golden_sentences_lie_within_their_candidates(shortlisted: tuple[Path, Manifest]) -> None:

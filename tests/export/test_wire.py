@@ -21,7 +21,7 @@ def test_summary_of_a_real_graph(tiny_bundle: Path) -> None:
     assert summary.ir_version == model.ir_version
     assert summary.opsets == {entry.domain: entry.version for entry in model.opset_import}
     assert summary.node_domains == {"", "com.microsoft"}
-    assert summary.external_files == {"decoder.weights"}
+    assert summary.external_files == {"model.weights"}
 
 
 def test_every_opset_import_is_seen() -> None:
