@@ -115,6 +115,10 @@ class Training(_Section):
     initialise_from: Path | None = Field(
         default=None, description="checkpoint whose weights and vocabulary a new run starts from"
     )
+    shrink: bool = Field(
+        default=False,
+        description="a larger model at initialise_from: learn [vocabulary]; [model] may have fewer layers",
+    )
     freeze: list[str] = Field(
         default_factory=list, description="parts of the model that are not trained: encoder, decoder.0, ..."
     )
@@ -149,6 +153,12 @@ class Training(_Section):
     )
     keep_checkpoints: int = Field(default=5, gt=0)
     average_checkpoints: int = Field(default=5, ge=0, description="averaged at the end; 0 for none")
+
+    @model_validator(mode="after")
+    def _something_to_shrink(self) -> Training:
+        if self.shrink and self.initialise_from is None:
+            raise PydanticCustomError("shrink", "shrink needs initialise_from, the model to start from")
+        return self
 
 
 class Recipe(_Section):

@@ -35,6 +35,7 @@ from .recipe import Recipe, RecipeError
 from .token_table import TokenTable
 from .tokenising import has_files_of, is_tokenised, made_from, tokenise
 from .tokenizer import Tokenizer
+from .transfer import shrunk_tensors
 from .transformer import Transformer
 from .vocabulary import share_spelled, train_sentencepiece
 
@@ -123,14 +124,19 @@ class RunDirectory:
         return sorted(self.path.glob("checkpoint-*"))
 
     @property
+    def _learns_vocabulary(self) -> bool:
+        training = self._recipe.training
+        return training.initialise_from is None or training.shrink
+
+    @property
     def joint_vocabulary(self) -> bool:
         """Whether both sides share one vocabulary; known once ``tokenizer`` was called."""
-        if self._recipe.training.initialise_from is None:
+        if self._learns_vocabulary:
             return self._recipe.vocabulary.joint
         return not (self.path / "target.spm").exists()
 
     def tokenizer(self, say: Callable[[str], None]) -> Tokenizer:
-        """Load the run's vocabulary; a new run copies that of ``initialise_from`` or learns one first.
+        """Load the run's vocabulary; a new run learns one first, or copies that of ``initialise_from``.
 
         Raises:
             RecipeError: it cannot be used for these directions.
@@ -142,7 +148,7 @@ class RunDirectory:
             self.path / "source.spm", None if self.joint_vocabulary else self.path / "target.spm"
         )
         self.directions = directions_of(self._recipe.corpus, tokenizer)
-        if self._start is not None:
+        if self._start is not None and not self._learns_vocabulary:
             self._check_fit(tokenizer, self._start.directory, say)
         return tokenizer
 
@@ -165,13 +171,13 @@ class RunDirectory:
             say(f"the vocabulary of {start} fits badly: {found}; one of its own would make shorter sequences")
 
     def _provide_vocabulary(self, say: Callable[[str], None]) -> None:
-        if self._start is not None:
+        if self._learns_vocabulary:
+            self._learn_vocabulary(say)
+        elif self._start is not None:
             for name in _TOKENIZER_FILES:
                 (self.path / name).unlink(missing_ok=True)
                 if name == "source.spm" or not self._start.config.joint_vocabulary:
                     shutil.copyfile(self._start.directory / name, self.path / name)
-        elif self._recipe.training.initialise_from is None:
-            self._learn_vocabulary(say)
 
     def _learn_vocabulary(self, say: Callable[[str], None]) -> None:
         vocabulary, corpus = self._recipe.vocabulary, self._recipe.corpus
@@ -288,7 +294,11 @@ class RunDirectory:
             shutil.rmtree(self.path / old, ignore_errors=True)
 
     def resume(
-        self, model: Transformer, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
     ) -> Progress:
         """Put back the newest checkpoint; a new run takes the weights of ``initialise_from``, if any.
 
@@ -299,8 +309,8 @@ class RunDirectory:
         found = self._checkpoints()
         if not found:
             if self._start is not None:
-                _check_same_architecture(model.config, self._start)
-                load_model_tensors(model, model_tensors(self._start.model), self._start.directory)
+                tensors = self._first_tensors(self._start, model.config, tokenizer)
+                load_model_tensors(model, tensors, self._start.directory)
             return Progress()
         directory = found[-1]
         load_model_tensors(model, read_tensors(directory / "model.safetensors"), directory)
@@ -317,6 +327,14 @@ class RunDirectory:
             raise CheckpointError(f"{path}: damaged: {error}") from None
         restore_random_state(self._processes, state, self._recipe.training.seed + progress.update)
         return progress
+
+    def _first_tensors(
+        self, start: Checkpoint, config: TransformerConfig, tokenizer: Tokenizer
+    ) -> dict[str, Tensor]:
+        if self._recipe.training.shrink:
+            return shrunk_tensors(start, config, tokenizer)
+        _check_same_architecture(config, start)
+        return model_tensors(start.model)
 
 
 def _first_lines(file: Path) -> list[str]:

@@ -113,7 +113,7 @@ class Trainer:
             raise RecipeError(f"{recipe_file}: training.freeze: {error}") from None
         self.optimizer = build_optimizer(self.model, training)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "fp16")
-        self.progress = self.run_directory.resume(self.model, self.optimizer, self.scaler)
+        self.progress = self.run_directory.resume(self.model, self.tokenizer, self.optimizer, self.scaler)
         if not self.progress.update:
             self.processes.seed(training.seed)  # after the weights, which are the same everywhere
         else:
