@@ -35,7 +35,7 @@ from .recipe import Recipe, RecipeError
 from .token_table import TokenTable
 from .tokenising import has_files_of, is_tokenised, made_from, tokenise
 from .tokenizer import Tokenizer
-from .transfer import shrunk_tensors
+from .transfer import check_architecture, shrunk_tensors
 from .transformer import Transformer
 from .vocabulary import share_spelled, train_sentencepiece
 
@@ -331,22 +331,10 @@ class RunDirectory:
     def _first_tensors(
         self, start: Checkpoint, config: TransformerConfig, tokenizer: Tokenizer
     ) -> dict[str, Tensor]:
-        if self._recipe.training.shrink:
-            return shrunk_tensors(start, config, tokenizer)
-        _check_same_architecture(config, start)
-        return model_tensors(start.model)
+        shrinks = self._recipe.training.shrink
+        check_architecture(config, start, shrinks=shrinks)
+        return shrunk_tensors(start, config, tokenizer) if shrinks else model_tensors(start.model)
 
 
 def _first_lines(file: Path) -> list[str]:
     return list(itertools.islice(iterate_lines(file), _LINES_OF_A_FILE))
-
-
-def _check_same_architecture(config: TransformerConfig, start: Checkpoint) -> None:
-    different = [
-        f"{name} is {ours} in the recipe's [model] and {theirs} in the checkpoint"
-        for name, (ours, theirs) in config.differences(start.config.model).items()
-    ]
-    if different:
-        raise CheckpointError(
-            f"training.initialise_from: {start.directory} is another architecture: {'; '.join(different)}"
-        )

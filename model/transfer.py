@@ -29,6 +29,28 @@ _TABLES = {
 }
 
 
+def check_architecture(config: TransformerConfig, start: Checkpoint, *, shrinks: bool) -> None:
+    """See that a model can start from another one's weights.
+
+    Args:
+        config: of the model.
+        start: what it starts from.
+        shrinks: it may have fewer layers and another vocabulary.
+
+    Raises:
+        CheckpointError: they differ in more; dropouts are free.
+    """
+    free = _RESHAPED if shrinks else set()
+    wrong = [
+        f"{name} is {ours} in the recipe's [model] and {theirs} in the checkpoint"
+        for name, (ours, theirs) in config.differences(start.config.model).items()
+        if name not in free or (name.endswith("_layers") and ours > theirs)
+    ]
+    if wrong:
+        what = "cannot be shrunk to this" if shrinks else "is another architecture"
+        raise CheckpointError(f"training.initialise_from: {start.directory} {what}: {'; '.join(wrong)}")
+
+
 def kept_layers(before: int, after: int) -> list[int]:
     """Choose ``after`` of ``before`` layers at even distances: the first, and of several the last."""
     return [int(layer) for layer in np.linspace(0, before - 1, after).round()]
@@ -39,16 +61,12 @@ def shrunk_tensors(start: Checkpoint, config: TransformerConfig, tokenizer: Toke
 
     Args:
         start: the larger model.
-        config: at most as many layers; the rest of the architecture is that of ``start``.
+        config: of the smaller one; ``check_architecture`` has seen both.
         tokenizer: the new vocabulary, as large as ``config`` says.
 
     Returns:
         The tensors of ``model_tensors`` by name.
-
-    Raises:
-        CheckpointError: the models differ in more than depth and vocabulary, or ``config`` has more layers.
     """
-    _check(config, start)
     old = start.config.model
     kept = {
         "encoder": kept_layers(old.encoder_layers, config.encoder_layers),
@@ -89,15 +107,3 @@ def spelling(piece: str, ids: Mapping[str, int]) -> list[int]:
             found += [ids.get(byte, ids[UNKNOWN]) for byte in bytes_of]
         piece = piece[max(1, len(match)) :]
     return found
-
-
-def _check(config: TransformerConfig, start: Checkpoint) -> None:
-    wrong = [
-        f"{name} is {ours} in the recipe's [model] and {theirs} in the checkpoint"
-        for name, (ours, theirs) in config.differences(start.config.model).items()
-        if name not in _RESHAPED or (name.endswith("_layers") and ours > theirs)
-    ]
-    if wrong:
-        raise CheckpointError(
-            f"training.initialise_from: {start.directory} cannot be shrunk to this: {'; '.join(wrong)}"
-        )
