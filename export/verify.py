@@ -61,7 +61,10 @@ def check_parity(
         GateError: too few sentences, logits differ by more than 1e-4, or a token differs.
     """
     if len(sources) < MIN_PARITY_SENTENCES:
-        raise GateError(f"parity needs at least {MIN_PARITY_SENTENCES} sentences, there are {len(sources)}")
+        raise GateError(
+            f"parity needs at least {MIN_PARITY_SENTENCES} sentences, there are {len(sources)}: "
+            "give a longer --dev-source"
+        )
     largest, same = 0.0, 0
     for result in decode_all(runner, sources):
         source, tokens = sources[result.index], result.tokens

@@ -78,7 +78,7 @@ class Vocabulary(_Section):
 
 
 class Model(_Section):
-    """Fields of TransformerConfig; vocabulary sizes are filled in."""
+    """Fields of TransformerConfig, but vocabulary sizes; what is missing comes with initialise_from."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 

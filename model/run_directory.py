@@ -23,6 +23,7 @@ from .checkpoint import (
     load_checkpoint,
     load_model_tensors,
     model_tensors,
+    read_config,
     read_tensors,
     write_directory,
 )
@@ -134,6 +135,20 @@ class RunDirectory:
         if self._learns_vocabulary:
             return self._recipe.vocabulary.joint
         return not (self.path / "target.spm").exists()
+
+    def inherited_architecture(self) -> dict[str, Any]:
+        """Give the fields of TransformerConfig that ``[model]`` need not say: all with ``initialise_from``.
+
+        Raises:
+            CheckpointError: the run's newest checkpoint is damaged.
+        """
+        if self._recipe.training.initialise_from is None:
+            return {}
+        config = self._start.config if self._start else read_config(self._checkpoints()[-1])
+        values = config.model.model_dump()
+        if self._learns_vocabulary:
+            del values["share_source_target_embeddings"]
+        return values
 
     def tokenizer(self, say: Callable[[str], None]) -> Tokenizer:
         """Load the run's vocabulary; a new run learns one first, or copies that of ``initialise_from``.

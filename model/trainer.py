@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -83,7 +83,11 @@ class Trainer:
             self.tokenizer = self.run_directory.tokenizer(self._say)
         self.special = SpecialTokens()
         self.config = build_config(
-            self.recipe, self.tokenizer, recipe_file, joint=self.run_directory.joint_vocabulary
+            self.recipe,
+            self.tokenizer,
+            recipe_file,
+            joint=self.run_directory.joint_vocabulary,
+            inherited=self.run_directory.inherited_architecture(),
         )
         limit = min(corpus.max_tokens, self.config.max_positions)
         with self.processes.watched():
@@ -339,13 +343,15 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def build_config(recipe: Recipe, tokenizer: Tokenizer, origin: Path, *, joint: bool) -> TransformerConfig:
-    """Complete the recipe's [model] section with the vocabulary.
+def build_config(
+    recipe: Recipe, tokenizer: Tokenizer, origin: Path, *, joint: bool, inherited: Mapping[str, Any]
+) -> TransformerConfig:
+    """Complete the recipe's [model] section with what it inherits, and with the vocabulary.
 
     Raises:
         RecipeError: a setting is unknown or out of range.
     """
-    values: dict[str, Any] = dict(recipe.model.model_extra or {})
+    values: dict[str, Any] = {**inherited, **(recipe.model.model_extra or {})}
     values.setdefault("share_source_target_embeddings", joint)
     values["source_vocab_size"] = tokenizer.source_vocab_size
     values["target_vocab_size"] = tokenizer.target_vocab_size

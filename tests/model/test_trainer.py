@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -163,6 +164,24 @@ def test_a_second_stage_keeps_the_architecture_and_has_its_own_directory(
         Trainer(file, tmp_path / "other", quiet=True)
     file.write_text(text.replace("d_model = 64", "d_model = 64\ndropout = 0.3"))
     assert Trainer(file, tmp_path / "other", quiet=True).config.dropout == 0.3
+
+
+def test_a_second_stage_need_not_say_the_architecture(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    first = recipe(max_updates=2, validate_every=2, average_checkpoints=0)
+    first.write_text(
+        first.read_text().replace("d_model = 64", "d_model = 64\nactivation = 'gelu'\ndropout = 0.2")
+    )
+    before = Trainer(first, tmp_path / "run", quiet=True)
+    before.run()
+    file = recipe(max_updates=2, validate_every=2, average_checkpoints=0, initialise_from="run/best")
+    file.write_text(re.sub(r"(?s)\[model\].*?\n\[", "[model]\nattention_dropout = 0.1\n[", file.read_text()))
+    second = Trainer(file, tmp_path / "second", quiet=True)
+    assert second.config == before.config.model_copy(update={"attention_dropout": 0.1})
+    second.run()
+    (tmp_path / "run").rename(tmp_path / "moved")  # its own checkpoints say it now
+    file.write_text(file.read_text().replace("max_updates = 2", "max_updates = 4"))
+    resumed = Trainer(file, tmp_path / "second", quiet=True)
+    assert (resumed.config, resumed.progress.update) == (second.config, 2)
 
 
 def test_validates_after_every_epoch_and_uses_all_of_it(recipe: Callable[..., Path], tmp_path: Path) -> None:

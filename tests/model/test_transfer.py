@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,18 @@ def test_a_smaller_model_starts_from_a_larger_one(
     again = Trainer(smaller(recipe, joint, max_updates=4), tmp_path / "small", quiet=True)
     assert again.progress.update == 2
     assert load_checkpoint(again.run()).config.joint_vocabulary is joint
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_stays_the_same_need_not_be_said(
+    recipe: Callable[..., Path], tmp_path: Path, joint: bool
+) -> None:
+    larger = train_larger(recipe, tmp_path, joint)
+    file = smaller(recipe, joint, max_updates=2)
+    file.write_text(re.sub(r"(?s)\[model\].*?\n\[", "[model]\ndecoder_layers = 1\n[", file.read_text()))
+    config = Trainer(file, tmp_path / "small", quiet=True).config
+    assert (config.decoder_layers, config.d_model) == (1, larger.config.model.d_model)
+    assert (config.source_vocab_size, config.share_source_target_embeddings) == (310, joint)
 
 
 def test_what_a_smaller_model_keeps_is_worth_more_than_a_fresh_start(
