@@ -122,3 +122,45 @@ def test_english_as_people_type_it(
     typed = ["HELLO, how are you", "i cant find my keys", "Meet me at 17:45 in Reykjavík, room B-12."]
     answers = [translate(server, text, "en", target).json()["translatedText"] for text in typed]
     assert answers == [greeting, keys, appointment]
+
+
+@pytest.mark.parametrize(
+    ("source", "typed"),
+    [
+        (
+            "de",
+            [
+                "HALLO, wie geht es dir",
+                "ich kann meine Schlüssel nicht finden",
+                "Wir treffen uns um 17:45 Uhr in Reykjavík, Zimmer B-12.",
+                "Tschüss!",
+            ],
+        ),
+        (
+            "es",
+            [
+                "HOLA, ¿cómo estás?",
+                "no encuentro mis llaves",
+                "Nos vemos a las 17:45 en Reykjavík, habitación B-12.",
+                "¡Adiós!",
+            ],
+        ),
+        (
+            "fr",
+            [
+                "BONJOUR, comment allez-vous",
+                "je ne trouve pas mes clés",
+                "Retrouve-moi à 17:45 à Reykjavík, chambre B-12.",
+                "Au revoir",
+            ],
+        ),
+    ],
+)
+def test_into_english_as_people_type_it(server: RunningServer, source: str, typed: list[str]) -> None:
+    answers = [translate(server, text, source, "en").json()["translatedText"] for text in typed]
+    assert answers[:3] == [
+        "Hello, how are you?",
+        "I can't find my keys.",
+        "Meet me at 17:45 in Reykjavík, room B-12.",
+    ]
+    assert answers[3] in ("Bye!", "Goodbye!")
