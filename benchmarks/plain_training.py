@@ -17,14 +17,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from model.batch_loss import AUTOCAST
 from model.batching import Batch
 from model.config import TransformerConfig
 from model.optimizer import build_optimizer
 from model.positions import sinusoidal_table
 from model.run_log import RunLog
 from model.trainer import Trainer
-
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class PlainTransformer(nn.Module):
@@ -87,7 +86,7 @@ def train(recipe_file: Path, run: Path, out: Path) -> None:
     model = PlainTransformer(trainer.config).to(device).train()
     optimizer = build_optimizer(model, training)
     scaler = torch.amp.GradScaler(device.type, enabled=training.precision == "fp16")
-    dtype = _AUTOCAST.get(training.precision)
+    dtype = AUTOCAST.get(training.precision)
     criterion = nn.CrossEntropyLoss(
         ignore_index=trainer.special.pad_id, label_smoothing=training.label_smoothing
     )

@@ -30,6 +30,7 @@ from benchmarks.models import RANDOM_SIZES
 from benchmarks.progress import Progress
 from benchmarks.spread import ratios, spread
 from benchmarks.turns import ended_by_signals, running
+from model.batch_loss import AUTOCAST
 
 _PAIRS = 100_000
 _WARM_UP_RECORDS = 1
@@ -72,7 +73,6 @@ validate_sentences = 1
 keep_checkpoints = 1
 average_checkpoints = 0
 """
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _END_S = 30.0
 
 
@@ -134,7 +134,7 @@ def products_per_token(model: str, vocabulary: int) -> int:
 
 def peak_products_per_s(device: str, precision: str) -> float:
     """Measure a product of two square matrices: the best of five, in multiplications a second."""
-    left, right = (torch.randn(_GEMM, _GEMM, device=device, dtype=_DTYPES[precision]) for _ in range(2))
+    left, right = (torch.randn(_GEMM, _GEMM, device=device, dtype=AUTOCAST.get(precision)) for _ in range(2))
     best = float("inf")
     for _ in range(6):
         start = time.perf_counter()
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", choices=sorted(RANDOM_SIZES), default="tiny", help="size (default: tiny)")
-    parser.add_argument("--precision", nargs="+", choices=sorted(_DTYPES), default=["fp32", "bf16"])
+    parser.add_argument("--precision", nargs="+", choices=("fp32", *AUTOCAST), default=["fp32", "bf16"])
     parser.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="of ours (default: 1 2)")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu"

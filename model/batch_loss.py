@@ -13,7 +13,8 @@ from .batching import Batch
 from .loss import projected_cross_entropy
 from .transformer import Transformer
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Type of the products by a recipe's precision; fp32 needs none."""
 
 
 class BatchLoss(nn.Module):
@@ -36,7 +37,7 @@ class BatchLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        self._dtype = _AUTOCAST.get(precision)
+        self._dtype = AUTOCAST.get(precision)
         self._pad_id = pad_id
         # Lengths differ from batch to batch: one graph for all of them.
         self._encode = torch.compile(model.encode, dynamic=True) if compiled else model.encode
