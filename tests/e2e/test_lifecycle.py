@@ -142,18 +142,18 @@ def test_a_bad_setting_is_named(tiny_bundle: Path) -> None:
 
 
 def test_a_bound_that_holds_no_request_is_named_with_its_remedy(repository: Path) -> None:
-    code, said = refused_start(repository / "bundles" / "en-de", "--max-kv-cache-mib", 3)
+    code, said = refused_start(repository / "bundles" / "en-de", "--max-kv-cache-mib", 1)
     assert code == 2
-    assert said.startswith("dragoman: setting max_kv_cache_mib: 3 MiB cannot hold the caches of one sentence")
+    assert said.startswith("dragoman: setting max_kv_cache_mib: 1 MiB cannot hold the caches of one sentence")
     assert "raise it to " in said
     assert said.count("\n") == 1
 
 
 def test_a_small_bound_means_fewer_rows_unless_they_are_given(repository: Path, tmp_path: Path) -> None:
     bundle = repository / "bundles" / "en-de"
-    with serving(bundle, tmp_path / "log", max_kv_cache_mib=5) as server:
+    with serving(bundle, tmp_path / "log", max_kv_cache_mib=3) as server:
         assert server.metrics()["dragoman_batch_max_sentences"] == 8
-    code, said = refused_start(bundle, "--max-kv-cache-mib", 5, "--max-rows", 16)
+    code, said = refused_start(bundle, "--max-kv-cache-mib", 3, "--max-rows", 16)
     assert code == 2
     assert "with max_rows 16, " in said
 
