@@ -73,20 +73,22 @@ def iterate_parallel(sources: Sequence[Path], targets: Sequence[Path]) -> Iterat
         lines = [iterate_lines(path) for path in paths]
         number = 0
         for number, pair in enumerate(itertools.zip_longest(*lines), start=1):
-            for path, line in zip(paths, pair, strict=True):
-                if line == "":
-                    raise CorpusError(f"{path}:{number}: empty line; remove it and its translation")
             source, target = pair
-            if source is None or target is None:
-                longest = number + sum(1 for _ in itertools.chain(*lines))
+            if source and target:
+                yield source, target
+            elif "" in pair:
+                path = paths[pair.index("")]
+                raise CorpusError(f"{path}:{number}: empty line; remove it and its translation")
+            else:
+                shorter = paths[pair.index(None)]
                 if number == 1:
-                    raise CorpusError(f"{paths[0] if source is None else paths[1]}: empty file")
+                    raise CorpusError(f"{shorter}: empty file")
+                longest = number + sum(1 for _ in itertools.chain(*lines))
                 counts = [number - 1 if line is None else longest for line in pair]
                 raise CorpusError(
                     f"line counts differ: {paths[0]} has {counts[0]}, {paths[1]} has {counts[1]}; "
-                    f"{paths[0] if source is None else paths[1]} ends after line {number - 1}"
+                    f"{shorter} ends after line {number - 1}"
                 )
-            yield source, target
         if not number:
             raise CorpusError(f"{paths[0]}: empty file")
 

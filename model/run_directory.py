@@ -98,10 +98,11 @@ class RunDirectory:
         self._recipe_text = recipe_text
         self._start = self._read_start()
         self.directions: list[Direction] = []
+        self._pairs = 0
         if processes.first and not has_files_of(path / "tokens", recipe.corpus):
             # A broken corpus is found before anything is written.
             for text in recipe.corpus.directions:
-                check_parallel(text.train_source, text.train_target, quiet=quiet)
+                self._pairs += check_parallel(text.train_source, text.train_target, quiet=quiet)
         path.mkdir(parents=True, exist_ok=True)
 
     def _read_start(self) -> Checkpoint | None:
@@ -214,6 +215,7 @@ class RunDirectory:
                     split_digits=vocabulary.split_digits,
                     tags=tags_of(corpus) if name == "source.spm" else (),
                     seed=self._recipe.training.seed,
+                    count=self._pairs * (1 + vocabulary.joint),
                 )
 
     def table(self, tokenizer: Tokenizer, max_tokens: int, *, quiet: bool) -> TokenTable:

@@ -13,7 +13,7 @@ import json
 import mmap
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -47,8 +47,8 @@ class Column:
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Column:
         """Build a column in memory."""
-        lengths = np.fromiter((len(row) for row in rows), dtype=np.uint64, count=len(rows))
-        ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
+        lengths = np.fromiter(map(len, rows), dtype=np.uint64, count=len(rows))
+        ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
         return cls(ids, np.concatenate((np.zeros(1, np.uint64), lengths.cumsum(dtype=np.uint64))))
 
     @classmethod
@@ -124,7 +124,7 @@ class TokenTable:
 
 
 class TokenTableWriter:
-    """Writes a table aside, row by row; ``finish`` puts it in place. Owned by the calling thread."""
+    """Writes a table aside, some rows at a time; ``finish`` puts it in place. Owned by the calling thread."""
 
     def __init__(self, directory: Path, vocabulary: int) -> None:
         self._directory = directory
@@ -140,15 +140,13 @@ class TokenTableWriter:
             self._files[f"{side}.offsets"] = (self._aside / f"{side}.offsets").open("wb")
             self._files[f"{side}.offsets"].write(np.zeros(1, _OFFSETS).tobytes())
 
-    def add(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
+    def add(self, sources: Column, targets: Column) -> None:
         """Append pairs of rows."""
-        for side, rows in zip(_SIDES, (sources, targets), strict=True):
-            lengths = np.fromiter((len(row) for row in rows), dtype=_OFFSETS, count=len(rows))
-            offsets = lengths.cumsum(dtype=_OFFSETS) + np.uint64(self._tokens[side])
-            ids: Iterable[int] = itertools.chain.from_iterable(rows)
-            self._files[f"{side}.ids"].write(np.fromiter(ids, dtype=self._dtype).tobytes())
+        for side, column in zip(_SIDES, (sources, targets), strict=True):
+            offsets = column.offsets[1:] + np.uint64(self._tokens[side])
+            self._files[f"{side}.ids"].write(column.ids.astype(self._dtype).tobytes())
             self._files[f"{side}.offsets"].write(offsets.astype(_OFFSETS).tobytes())
-            self._tokens[side] += int(lengths.sum())
+            self._tokens[side] += len(column.ids)
         self.rows += len(sources)
 
     def finish(self, made_from: dict[str, Any], left_out: int) -> None:

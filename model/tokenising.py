@@ -12,9 +12,9 @@ from tqdm import tqdm
 
 from .checkpoint import Direction
 from .corpus import CorpusError, iterate_parallel
-from .dataset import fits
 from .recipe import Corpus
 from .token_table import TokenTableWriter, read_index
+from .tokenising_pool import Chunk, tokenised
 from .tokenizer import Tokenizer
 
 _LINES = 1 << 14
@@ -68,25 +68,22 @@ def tokenise(
     Raises:
         CorpusError: the text is broken.
     """
-    max_tokens = description["max_tokens"]
     writer = TokenTableWriter(directory, max(tokenizer.source_vocab_size, tokenizer.target_vocab_size))
-    left_out = 0
+    read = 0
     bar = tqdm(desc="tokenising", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True)
-    with bar:
+
+    def chunks() -> Iterator[Chunk]:
+        nonlocal read
         for text, direction in zip(corpus.directions, directions, strict=True):
-            for pairs in _chunks(iterate_parallel(text.train_source, text.train_target)):
-                sources = [
-                    [*direction.source_prefix_ids, *ids]
-                    for ids in tokenizer.encode_batch([source for source, _ in pairs])
-                ]
-                targets = tokenizer.encode_target_batch([target for _, target in pairs])
-                kept = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, max_tokens)]
-                writer.add([source for source, _ in kept], [target for _, target in kept])
-                left_out += len(pairs) - len(kept)
-                bar.update(len(pairs))
+            pairs = iterate_parallel(text.train_source, text.train_target)
+            while some := list(itertools.islice(pairs, _LINES)):
+                read += len(some)
+                sources, targets = [source for source, _ in some], [target for _, target in some]
+                yield Chunk(direction.source_prefix_ids, sources, targets)
+
+    with bar:
+        for sources, targets in tokenised(chunks(), tokenizer, description["max_tokens"]):
+            writer.add(sources, targets)
+            bar.update(read - bar.n)
+    left_out = read - writer.rows
     writer.finish(description, left_out)
-
-
-def _chunks(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    while chunk := list(itertools.islice(pairs, _LINES)):
-        yield chunk

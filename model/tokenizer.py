@@ -14,6 +14,8 @@ import sentencepiece
 UNKNOWN, END, PADDING, START = "<unk>", "</s>", "<pad>", "<s>"
 _WORD_BEGINS = "\u2581"
 _MAX_VOCABULARY_BYTES = 1 << 26
+_MANY = 256
+"""Texts that SentencePiece takes in one call, which saves 0.8 of 3 us a text but begins a thread, 50 us."""
 
 
 class TokenizerError(ValueError):
@@ -32,7 +34,11 @@ class _Side:
         self.eos_id = int(processor.eos_id())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = [self.processor.encode(text, out_type=int) for text in texts]
+        ids: list[list[int]]
+        if len(texts) < _MANY:
+            ids = [self.processor.encode(text, out_type=int) for text in texts]
+        else:
+            ids = self.processor.encode(list(texts), out_type=int, num_threads=1)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

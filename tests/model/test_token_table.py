@@ -1,17 +1,24 @@
 """Tokenised corpora on disk: what goes in comes out, and nothing damaged is read."""
 
 import json
+import multiprocessing
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model import tokenising, tokenising_pool
 from model.checkpoint import Direction, SpecialTokens
+from model.corpus import CorpusError
 from model.dataset import TrainingSet, table_of
 from model.recipe import Corpus
-from model.token_table import TokenTable, TokenTableError, TokenTableWriter
+from model.token_table import Column, TokenTable, TokenTableError, TokenTableWriter
 from model.tokenising import has_files_of, is_tokenised, made_from, tokenise
 from model.tokenizer import Tokenizer
 from model.vocabulary import train_sentencepiece
@@ -29,7 +36,7 @@ def write_table(
     ]
     writer = TokenTableWriter(directory, vocabulary)
     for start in range(0, count, 7):
-        writer.add(sides[0][start : start + 7], sides[1][start : start + 7])
+        writer.add(*(Column.of(side[start : start + 7]) for side in sides))
     writer.finish({"files": []}, left_out=3)
     return sides[0], sides[1]
 
@@ -147,3 +154,79 @@ def test_text_is_tokenised_once_until_something_changes(tmp_path: Path) -> None:
     other = corpus_of(tmp_path, [*lines, "a"])
     assert not is_tokenised(directory, made_from(other, DIRECTIONS, [vocabulary], 6))
     assert not has_files_of(directory, other)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenising, "_LINES", 50)
+    monkeypatch.setattr(tokenising_pool, "_processors", lambda: 2)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_pool_of_processes_writes_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"a {'b ' * (i % 5)}{i} c" for i in range(1_020)]
+    corpus, vocabulary = corpus_of(tmp_path, lines), tmp_path / "source.spm"
+    train_sentencepiece(lines, vocabulary, vocab_size=300, kind="bpe")
+    tokenizer, tagged = (
+        Tokenizer.load(vocabulary),
+        [Direction(source="en", target="de", source_prefix_ids=[7])],
+    )
+    description = made_from(corpus, tagged, [vocabulary], 9)
+    for name, alone in (("pool", 8), ("alone", 1_000)):
+        monkeypatch.setattr(tokenising_pool, "_FEW", alone)
+        tokenise(corpus, tagged, tokenizer, tmp_path / name, description, quiet=True)
+    files = sorted(path.name for path in (tmp_path / "alone").iterdir())
+    assert len(files) == 5
+    for file in files:
+        assert (tmp_path / "pool" / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
+    table = TokenTable.open(tmp_path / "pool")
+    assert 0 < table.left_out < 1_020
+    assert len(table) + table.left_out == 1_020
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_broken_line_ends_the_pool(tmp_path: Path) -> None:
+    lines = ["a b", *["a c"] * 700, "", "a"]
+    corpus, vocabulary = corpus_of(tmp_path, lines), tmp_path / "source.spm"
+    train_sentencepiece(["a b c"] * 9, vocabulary, vocab_size=300, kind="word")
+    description = made_from(corpus, DIRECTIONS, [vocabulary], 12)
+    with pytest.raises(CorpusError, match=r"train\.en:702: empty line"):
+        tokenise(corpus, DIRECTIONS, Tokenizer.load(vocabulary), tmp_path / "tokens", description, quiet=True)
+    assert not multiprocessing.active_children()
+    assert not (tmp_path / "tokens").exists()
+
+
+_CALLER = """
+import os, time
+if __name__ == "__main__":
+    from model import tokenising_pool as pool
+    from model.tokenizer import Tokenizer
+    from pathlib import Path
+    import multiprocessing, sys
+    pool._FEW, pool._processors = 0, lambda: 2
+    chunks = (pool.Chunk([], ["a b"], ["b a"]) for _ in range(10**9))
+    for number, _ in enumerate(pool.tokenised(chunks, Tokenizer.load(Path(sys.argv[1])), 12)):
+        if number == 3:
+            print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+            time.sleep(60)
+"""
+
+
+def test_a_pool_ends_with_its_killed_caller(tmp_path: Path) -> None:
+    vocabulary = tmp_path / "source.spm"
+    train_sentencepiece(["a b c"] * 9, vocabulary, vocab_size=300, kind="word")
+    (tmp_path / "caller.py").write_text(_CALLER)
+    caller = subprocess.Popen(
+        [sys.executable, tmp_path / "caller.py", vocabulary],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(tokenising.__file__).parents[1])},
+    )
+    assert caller.stdout is not None
+    children = [psutil.Process(int(number)) for number in caller.stdout.readline().split()]
+    assert len(children) == 2
+    caller.kill()
+    caller.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
+    caller.stdout.close()
