@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.engines import ENGINES, Engine, Work
+from benchmarks.machine import peak_memory
 from benchmarks.models import Model
 
 
@@ -46,7 +46,7 @@ def answer(engine: Engine, works: dict[str, Work], question: dict[str, Any]) -> 
         case "tokens":
             return {"tokens": engine.translate(works[question["key"]], {})}
         case "memory":
-            return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+            return {"peak_bytes": peak_memory(os.getpid())}
         case other:
             return {"error": f"unknown operation {other!r}"}
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import peak_memory
 from model.directions import directions_of
 from model.recipe import load_recipe
 from model.token_table import TokenTableWriter
@@ -128,7 +129,7 @@ def measure(folder: Path, name: str, run: Path, updates: int) -> dict[str, float
     assert process.stderr is not None
     first, peak, shown = 0.0, 0, b""
     while chunk := process.stderr.read(4096):
-        peak = max(peak, _peak_kib(process.pid))  # of its whole life so far: the last reading counts
+        peak = max(peak, peak_memory(process.pid))  # of its whole life so far: the last reading counts
         shown = (shown + chunk)[-2000:]
         if not first and re.search(rb"\| *[1-9]\d*/%d " % updates, shown):
             first = time.monotonic() - start
@@ -137,17 +138,8 @@ def measure(folder: Path, name: str, run: Path, updates: int) -> dict[str, float
     return {
         "first_update_s": round(first, 1),
         "total_s": round(time.monotonic() - start, 1),
-        "peak_mib": round(peak / 1024, 1),
+        "peak_mib": round(peak / 2**20, 1),
     }
-
-
-def _peak_kib(process_id: int) -> int:
-    try:
-        status = Path(f"/proc/{process_id}/status").read_text()
-    except OSError:  # it has just ended
-        return 0
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) if found else 0
 
 
 def compare(folder: Path, pairs: int, updates: int, *, ids_only: bool = False) -> dict[str, Any]:

@@ -49,6 +49,19 @@ def processor() -> str:
     return named[1].strip() if named else platform.processor() or "unknown"
 
 
+def peak_memory(process_id: int) -> int:
+    """Read the most resident memory that a process has had so far, in bytes; 0 if it has ended.
+
+    Not ``ru_maxrss``: of a new process Linux gives that of its parent, if it is more.
+    """
+    try:
+        status = Path(f"/proc/{process_id}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0
+
+
 def _commit() -> str:
     try:
         run = subprocess.run(
