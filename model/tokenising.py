@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tqdm import tqdm
 from .checkpoint import Direction
 from .corpus import CorpusError, iterate_parallel
 from .recipe import Corpus
-from .token_table import TokenTableWriter, read_index
+from .token_table import TokenTableError, TokenTableWriter, read_index
 from .tokenising_pool import Chunk, tokenised
 from .tokenizer import Tokenizer
 
@@ -67,6 +68,7 @@ def tokenise(
 
     Raises:
         CorpusError: the text is broken.
+        TokenTableError: one of its processes was killed.
     """
     writer = TokenTableWriter(directory, max(tokenizer.source_vocab_size, tokenizer.target_vocab_size))
     read = 0
@@ -81,9 +83,15 @@ def tokenise(
                 sources, targets = [source for source, _ in some], [target for _, target in some]
                 yield Chunk(direction.source_prefix_ids, sources, targets)
 
-    with bar:
-        for sources, targets in tokenised(chunks(), tokenizer, description["max_tokens"]):
-            writer.add(sources, targets)
-            bar.update(read - bar.n)
+    try:
+        with bar:
+            for sources, targets in tokenised(chunks(), tokenizer, description["max_tokens"]):
+                writer.add(sources, targets)
+                bar.update(read - bar.n)
+    except BrokenExecutor:
+        raise TokenTableError(
+            f"{directory}: a process that made it was killed, as happens when memory runs out; "
+            "the same command begins it anew"
+        ) from None
     left_out = read - writer.rows
     writer.finish(description, left_out)

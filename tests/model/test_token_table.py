@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,25 @@ def test_a_broken_line_ends_the_pool(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"train\.en:702: empty line"):
         tokenise(corpus, DIRECTIONS, Tokenizer.load(vocabulary), tmp_path / "tokens", description, quiet=True)
     assert not multiprocessing.active_children()
+    assert not (tmp_path / "tokens").exists()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_killed_process_of_the_pool_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, vocabulary = corpus_of(tmp_path, ["a b"] * 5_000), tmp_path / "source.spm"
+    train_sentencepiece(["a b c"] * 9, vocabulary, vocab_size=300, kind="word")
+    description = made_from(corpus, DIRECTIONS, [vocabulary], 12)
+    read = tokenising.iterate_parallel
+
+    def killing(*files: Sequence[Path]) -> Iterator[tuple[str, str]]:
+        for number, pair in enumerate(read(*files)):
+            if number == 800:
+                multiprocessing.active_children()[0].kill()
+            yield pair
+
+    monkeypatch.setattr(tokenising, "iterate_parallel", killing)
+    with pytest.raises(TokenTableError, match="tokens: a process that made it was killed"):
+        tokenise(corpus, DIRECTIONS, Tokenizer.load(vocabulary), tmp_path / "tokens", description, quiet=True)
     assert not (tmp_path / "tokens").exists()
 
 
