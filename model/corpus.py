@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import math
+import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
+from typing import NoReturn
 
 from tqdm import tqdm
+
+_BLOCK = 1 << 20
+_EMPTY_LINE = re.compile(r"\n\s*(?:\n|\Z)")
 
 
 class CorpusError(ValueError):
@@ -31,15 +39,20 @@ class ParallelText:
         return len(self.sources)
 
 
-def iterate_lines(path: Path) -> Iterator[str]:
+def iterate_lines(path: Path, *, share: float = 1.0, seed: int = 0) -> Iterator[str]:
     """Yield the lines of one side, plain or gzip (by the name's end), strictly UTF-8, outer spaces removed.
+
+    Args:
+        path: of the file.
+        share: of the lines that are wanted; below 1 a random sample, the others are not even decoded.
+        seed: of the sample.
 
     Raises:
         CorpusError: missing file, broken gzip, or a line that is not UTF-8.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+        with _opened(path) as stream:
+            for number, line in enumerate(stream, start=1) if share >= 1 else _sampled(stream, share, seed):
                 try:
                     yield line.decode("utf-8").strip()
                 except UnicodeDecodeError as error:
@@ -49,6 +62,22 @@ def iterate_lines(path: Path) -> Iterator[str]:
         raise CorpusError(f"{path}: no such file") from None
     except (OSError, EOFError) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from None
+
+
+def _opened(path: Path) -> BufferedIOBase:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _sampled(stream: BufferedIOBase, share: float, seed: int) -> Iterator[tuple[int, bytes]]:
+    """Yield some lines and their numbers, each with the same probability: the gaps are drawn."""
+    drawn, number = random.Random(seed), 0
+    while True:
+        skipped = int(math.log(1 - drawn.random()) / math.log(1 - share))
+        number += skipped + 1
+        line = next(itertools.islice(stream, skipped, None), None)
+        if line is None:
+            return
+        yield number, line
 
 
 def read_lines(path: Path) -> list[str]:
@@ -99,11 +128,30 @@ def check_parallel(sources: Sequence[Path], targets: Sequence[Path], *, quiet: b
     Raises:
         CorpusError: see ``iterate_parallel``.
     """
-    pairs = iterate_parallel(sources, targets)
-    bar = tqdm(
-        pairs, desc="checking the corpus", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True
-    )
-    return sum(1 for _ in bar)
+    bar = tqdm(desc="checking the corpus", unit="line", unit_scale=True, disable=quiet, dynamic_ncols=True)
+    with bar:
+        counts = [[_count_lines(path, bar) for path in side] for side in (sources, targets)]
+        if sources and counts[0] == counts[1] and all(counts[0]):
+            return sum(counts[0])
+        # Something is wrong: line by line, to say what and where.
+        return sum(1 for _ in iterate_parallel(sources, targets))
+
+
+def _count_lines(path: Path, bar: tqdm[NoReturn]) -> int:
+    """Count the lines of a file, by blocks, in half the time that lines take; 0 if one has a fault."""
+    count = 0
+    try:
+        with _opened(path) as stream:
+            while block := stream.read(_BLOCK) + stream.readline():
+                text = block.decode("utf-8").removesuffix("\n")
+                if _EMPTY_LINE.search("\n" + text):
+                    return 0
+                lines = text.count("\n") + 1
+                count += lines
+                bar.update(lines)
+    except (OSError, EOFError, UnicodeDecodeError):
+        return 0
+    return count
 
 
 def read_parallel(sources: Sequence[Path], targets: Sequence[Path]) -> ParallelText:

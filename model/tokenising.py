@@ -80,7 +80,8 @@ def tokenise(
             pairs = iterate_parallel(text.train_source, text.train_target)
             while some := list(itertools.islice(pairs, _LINES)):
                 read += len(some)
-                sources, targets = [source for source, _ in some], [target for _, target in some]
+                sources = "\n".join([source for source, _ in some])
+                targets = "\n".join([target for _, target in some])
                 yield Chunk(direction.source_prefix_ids, sources, targets)
 
     try:

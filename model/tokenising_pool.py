@@ -31,17 +31,17 @@ _MOST = 8
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring pairs of one direction.
+    """Neighbouring pairs of one direction, as lines of two strings: lists take ten times as long to send.
 
     Attributes:
         prefix: ids before every source.
-        sources: text.
-        targets: its translation, same index.
+        sources: one sentence a line.
+        targets: its translation, same line.
     """
 
     prefix: Sequence[int]
-    sources: list[str]
-    targets: list[str]
+    sources: str
+    targets: str
 
 
 def tokenised(
@@ -82,10 +82,10 @@ def _processors() -> int:
 
 
 def _tokenise(chunk: Chunk, tokenizer: Tokenizer, max_tokens: int) -> tuple[Column, Column]:
-    sources = tokenizer.encode_batch(chunk.sources)
+    sources = tokenizer.encode_batch(chunk.sources.split("\n"))
     if chunk.prefix:
         sources = [[*chunk.prefix, *ids] for ids in sources]
-    targets = tokenizer.encode_target_batch(chunk.targets)
+    targets = tokenizer.encode_target_batch(chunk.targets.split("\n"))
     columns = Column.of(sources), Column.of(targets)
     kept = np.maximum(*(np.diff(column.offsets) for column in columns)) < max_tokens
     if kept.all():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import sentencepiece
 
 from .tokenizer import UNKNOWN
 
-_SENTENCES = 1_000_000
+MOST_SENTENCES = 1_000_000
 """A random sample of so many sentences, if there are more: SentencePiece holds them in memory. A million of 7
 words took unigram 0.8 GiB and 31 s, in proportion to their number."""
 
@@ -43,7 +42,6 @@ def train_sentencepiece(
     split_digits: bool = False,
     tags: Sequence[str] = (),
     seed: int = 1,
-    count: int = 0,
 ) -> None:
     """Train a model with ids pad 0, unk 1, bos 2, eos 3, and write it aside, then rename.
 
@@ -58,17 +56,12 @@ def train_sentencepiece(
             Of words all characters are kept.
         split_digits: every digit is a piece of its own, so that numbers are copied by digits; not of words.
         tags: more pieces that no text produces.
-        seed: fixes all random choices.
-        count: sentences there are, if known. Of many, a sample drawn here saves handing every one to
-            SentencePiece, 0.5 us each.
+        seed: fixes SentencePiece's own random choices.
 
     Raises:
         ValueError: the corpus is too small for this vocabulary.
     """
     sentencepiece.set_random_generator_seed(seed)
-    if count > _SENTENCES:
-        drawn, share = random.Random(seed), _SENTENCES / count
-        sentences = (sentence for sentence in sentences if drawn.random() < share)
     aside = model_file.with_name(model_file.name + ".partial")
     words: dict[str, Any] = {
         "character_coverage": 1.0,
@@ -95,7 +88,7 @@ def train_sentencepiece(
                 eos_id=3,
                 control_symbols=list(tags),
                 num_threads=1,
-                input_sentence_size=_SENTENCES,
+                input_sentence_size=MOST_SENTENCES,
                 minloglevel=2,
             )
     except RuntimeError as error:

@@ -1,9 +1,18 @@
 import gzip
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from model.corpus import CorpusError, read_parallel
+from model import corpus
+from model.corpus import CorpusError, check_parallel, iterate_lines, read_parallel
+
+CONTENT = st.lists(
+    st.sampled_from([b"a", b"bc d", b"\n", b"\n", b" ", b"\r", "ü".encode(), "\u2003".encode(), b"\xff"]),
+    max_size=30,
+).map(b"".join)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -55,3 +64,34 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
         read_parallel([cut], [good])
     with pytest.raises(CorpusError, match="1 source files but 2 target files"):
         read_parallel([good], [good, good])
+
+
+@given(source=CONTENT, target=CONTENT | st.none(), block=st.integers(1, 9))
+def test_checking_finds_what_reading_finds(source: bytes, target: bytes | None, block: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "_BLOCK", block)
+        sources = [write(Path(folder, "a.en"), source), write(Path(folder, "b.en.gz"), b"one")]
+        targets = [Path(folder, "a.de"), write(Path(folder, "b.de"), b"eins\n")]
+        write(targets[0], source if target is None else target)
+        try:
+            expected: int | str = len(read_parallel(sources, targets))
+        except CorpusError as error:
+            expected = str(error)
+        try:
+            found: int | str = check_parallel(sources, targets)
+        except CorpusError as error:
+            found = str(error)
+        assert found == expected
+
+
+def test_a_sample_is_drawn_from_all_lines_alike(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.gz", b"".join(b"%d\n" % number for number in range(20_000)))
+    first, again, other = (list(iterate_lines(path, share=0.1, seed=seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    numbers = [int(line) for line in first]
+    assert numbers == sorted(set(numbers))
+    for start in range(0, 20_000, 5_000):
+        assert 400 < sum(start <= number < start + 5_000 for number in numbers) < 600
+    write(tmp_path / "b", b"a\n" * 99 + b"\xff\n" * 99)
+    with pytest.raises(CorpusError, match=r"b:1\d\d: not UTF-8"):
+        list(iterate_lines(tmp_path / "b", share=0.5))

@@ -224,7 +224,7 @@ if __name__ == "__main__":
     from pathlib import Path
     import multiprocessing, sys
     pool._FEW, pool._processors = 0, lambda: 2
-    chunks = (pool.Chunk([], ["a b"], ["b a"]) for _ in range(10**9))
+    chunks = (pool.Chunk([], "a b", "b a") for _ in range(10**9))
     for number, _ in enumerate(pool.tokenised(chunks, Tokenizer.load(Path(sys.argv[1])), 12)):
         if number == 3:
             print(*(child.pid for child in multiprocessing.active_children()), flush=True)

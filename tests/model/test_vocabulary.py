@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-from model import vocabulary
 from model.tokenizer import Tokenizer
 from model.vocabulary import train_sentencepiece
 
@@ -47,17 +44,3 @@ def test_digits_can_be_pieces_of_their_own(tmp_path: Path) -> None:
         pieces[split] = [names[id] for id in tokenizer.encode("in 2024")]
     assert any(piece.strip("▁").isdigit() and len(piece.strip("▁")) > 1 for piece in pieces[False])
     assert [piece for piece in pieces[True] if piece.strip("▁").isdigit()] == ["2", "0", "2", "4"]
-
-
-def test_of_many_sentences_a_sample_is_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "_SENTENCES", 200)
-    lines = [f"word{number}" for number in range(2_000)]
-    pieces = []
-    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
-        file = tmp_path / f"{name}.spm"
-        train_sentencepiece(lines, file, vocab_size=4_000, kind="word", seed=seed, count=len(lines))
-        pieces.append(set(Tokenizer.load(file).source_pieces()[4:]))
-    first, again, other = pieces
-    assert first == again != other
-    assert 150 < len(first) < 250
-    assert any(int(piece.strip("▁word")) > 1_500 for piece in first)  # not the first ones
