@@ -26,13 +26,14 @@ def ask(texts: list[str], **question: Any) -> Any:
 def test_a_closed_loop_keeps_as_many_requests_under_way(server: KnownServer, clients: int) -> None:
     server.delay_s = 0.02
     texts = [f"text {n}" for n in range(7)]
-    found = ask(texts, op="closed", port=server.port, clients=clients, warm_s=0.1, seconds=0.6)
+    window_s = 2.0  # longer than a busy machine lets a process wait
+    found = ask(texts, op="closed", port=server.port, clients=clients, warm_s=0.1, seconds=window_s)
     assert server.most_at_once == clients == server.connections
     assert server.texts[:14] == list(itertools.islice(itertools.cycle(texts), min(14, len(server.texts))))
     assert found["failures"] == {}
     assert min(found["latencies_s"]) >= server.delay_s
     # Who waits 20 ms for each answer gets at most 50 a second, and only those of the window count.
-    assert 0 < found["per_s"] == len(found["latencies_s"]) / 0.6 <= 50 * clients + clients / 0.6
+    assert 0 < found["per_s"] == len(found["latencies_s"]) / window_s <= 50 * clients + clients / window_s
     assert found["words_per_s"] == pytest.approx(2 * found["per_s"], rel=0.2)
     assert found["client_cpu_s"] > 0
 
