@@ -14,7 +14,7 @@ from .directions import DirectedText
 from .joining import Joiner
 from .noise import damage
 from .recipe import Augment
-from .token_table import Column, TokenTable
+from .token_table import Column, TokenTable, fits
 from .tokenizer import Tokenizer
 
 POOL = 1 << 19
@@ -80,7 +80,8 @@ class Augmentation:
             ]
         sources = self._corpus.source_rows(self._tokenizer, [source for source, _ in swapped])
         targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
-        return [pair for pair in zip(sources, targets, strict=True) if fits(*pair, self._max_tokens)]
+        rows = zip(sources, targets, strict=True)
+        return [pair for pair in rows if fits(len(pair[0]), len(pair[1]), self._max_tokens)]
 
 
 class TrainingSet:
@@ -174,11 +175,6 @@ class TrainingSet:
             start_id=special.decoder_start_id,
             eos_id=special.eos_id,
         )
-
-
-def fits(source: Sequence[int], target: Sequence[int], max_tokens: int) -> bool:
-    """Tell whether a pair is short enough, with eos on both sides."""
-    return max(len(source), len(target)) < max_tokens
 
 
 def table_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TokenTable:

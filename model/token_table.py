@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FORMAT_VERSION = 1
 _SIDES = ("source", "target")
@@ -121,6 +121,12 @@ class TokenTable:
         """Give the pages read so far back."""
         self.sources.release()
         self.targets.release()
+
+
+def fits(source_tokens: ArrayLike, target_tokens: ArrayLike, max_tokens: int) -> NDArray[np.bool_]:
+    """Tell which pairs are short enough, with eos on both sides; of one pair or of many."""
+    within: NDArray[np.bool_] = np.maximum(source_tokens, target_tokens) < max_tokens
+    return within
 
 
 class TokenTableWriter:

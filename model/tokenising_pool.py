@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .token_table import Column
+from .token_table import Column, fits
 from .tokenizer import Tokenizer
 
 _FEW = 8
@@ -51,18 +51,10 @@ def tokenised(
 
     Twice as many chunks as there are processes are in memory at most.
     """
-    remaining = iter(chunks)
-    for chunk in itertools.islice(remaining, _FEW):
+    remaining, processes = iter(chunks), min(_processors(), _MOST)
+    for chunk in itertools.islice(remaining, _FEW if processes > 1 else None):
         yield _tokenise(chunk, tokenizer, max_tokens)
-    processes = min(_processors(), _MOST)
-    first = next(remaining, None)
-    if first is None:
-        return
-    remaining = itertools.chain([first], remaining)
-    if processes == 1:
-        yield from (_tokenise(chunk, tokenizer, max_tokens) for chunk in remaining)
-        return
-    # Not forked: torch's threads may hold locks in this process.
+    # Not forked: torch's threads may hold locks in this process. They start with the first chunk, if any.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, _start, (tokenizer, max_tokens))
     try:
@@ -87,7 +79,7 @@ def _tokenise(chunk: Chunk, tokenizer: Tokenizer, max_tokens: int) -> tuple[Colu
         sources = [[*chunk.prefix, *ids] for ids in sources]
     targets = tokenizer.encode_target_batch(chunk.targets.split("\n"))
     columns = Column.of(sources), Column.of(targets)
-    kept = np.maximum(*(np.diff(column.offsets) for column in columns)) < max_tokens
+    kept = fits(np.diff(columns[0].offsets), np.diff(columns[1].offsets), max_tokens)
     if kept.all():
         return columns
     sources, targets = (list(itertools.compress(side, kept)) for side in (sources, targets))

@@ -11,12 +11,13 @@ from .batch_loss import BatchLoss
 from .batching import take_share
 from .checkpoint import SpecialTokens
 from .corpus import ParallelText
-from .dataset import TrainingSet, fits, table_of
+from .dataset import TrainingSet, table_of
 from .directions import DirectedText, Translated
 from .distributed import Processes
 from .evaluation import translate
 from .recipe import Training
 from .scoring import score
+from .token_table import fits
 from .tokenizer import Tokenizer
 
 _SAMPLES = 6
@@ -50,7 +51,8 @@ class Validation:
     ) -> None:
         sources = [row for part in dev for row in part.source_rows(tokenizer)]
         targets = [row for part in dev for row in tokenizer.encode_target_batch(part.text.targets)]
-        self.too_long = sum(not fits(*pair, max_positions) for pair in zip(sources, targets, strict=True))
+        lengths = [list(map(len, rows)) for rows in (sources, targets)]
+        self.too_long = int((~fits(lengths[0], lengths[1], max_positions)).sum())
         self._data = TrainingSet(table_of(sources, targets), special)
         self._tokenizer = tokenizer
         self._special = special

@@ -173,8 +173,8 @@ def test_a_pool_of_processes_writes_the_same_table(tmp_path: Path, monkeypatch: 
         [Direction(source="en", target="de", source_prefix_ids=[7])],
     )
     description = made_from(corpus, tagged, [vocabulary], 9)
-    for name, alone in (("pool", 8), ("alone", 1_000)):
-        monkeypatch.setattr(tokenising_pool, "_FEW", alone)
+    for name, processors in (("pool", 2), ("alone", 1)):
+        monkeypatch.setattr(tokenising_pool, "_processors", lambda count=processors: count)
         tokenise(corpus, tagged, tokenizer, tmp_path / name, description, quiet=True)
     files = sorted(path.name for path in (tmp_path / "alone").iterdir())
     assert len(files) == 5
