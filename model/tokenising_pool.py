@@ -54,12 +54,15 @@ def tokenised(
     remaining, processes = iter(chunks), min(_processors(), _MOST)
     for chunk in itertools.islice(remaining, _FEW if processes > 1 else None):
         yield _tokenise(chunk, tokenizer, max_tokens)
-    # Not forked: torch's threads may hold locks in this process. They start with the first chunk, if any.
+    following = next(remaining, None)
+    if following is None:
+        return
+    # Not forked: torch's threads may hold locks in this process.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, _start, (tokenizer, max_tokens))
     try:
         waiting: deque[Future[tuple[Column, Column]]] = deque()
-        for chunk in remaining:
+        for chunk in itertools.chain([following], remaining):
             waiting.append(pool.submit(_tokenise_here, chunk))
             if len(waiting) == 2 * processes:
                 yield waiting.popleft().result()

@@ -66,7 +66,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 def workers(process: subprocess.Popen[str]) -> dict[int, psutil.Process]:
     """The processes of the run by their rank."""
-    children = psutil.Process(process.pid).children(recursive=True)
+    children = psutil.Process(process.pid).children()  # not theirs, which inherit the variable
     return {int(child.environ()["RANK"]): child for child in children if "RANK" in child.environ()}
 
 
