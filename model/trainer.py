@@ -209,20 +209,22 @@ class Trainer:
         Raises:
             LostProcessError: another process of the run is gone; what was trained is saved.
         """
-        try:
-            with self.processes.watched():
-                return self._run()
-        except LostProcessError as error:
-            # Weights change after the last exchange of an update, so they are whole.
-            saved = f"checkpoint-{self.progress.update:07d}" in self.progress.kept
-            if self.processes.first and self.progress.update and not saved and not self._averaged:
-                self.run_directory.save(
-                    self.model, self.optimizer, self.scaler, self.progress, {}, Processes()
-                )
-            raise LostProcessError(
-                f"{error}; {self.run_directory.path} holds a checkpoint, the same command goes on, with "
-                "any number of processes"
-            ) from None
+        with self._signals():
+            try:
+                with self.processes.watched():
+                    return self._run()
+            except LostProcessError as error:
+                self._save_what_is_left()
+                raise LostProcessError(
+                    f"{error}; {self.run_directory.path} holds a checkpoint, the same command goes on, with "
+                    "any number of processes"
+                ) from None
+
+    def _save_what_is_left(self) -> None:
+        """Save without the other processes; weights change after their last exchange, so they are whole."""
+        saved = f"checkpoint-{self.progress.update:07d}" in self.progress.kept
+        if self.processes.first and self.progress.update and not saved and not self._averaged:
+            self.run_directory.save(self.model, self.optimizer, self.scaler, self.progress, {}, Processes())
 
     def _run(self) -> Path:
         training, progress = self.recipe.training, self.progress
@@ -235,7 +237,7 @@ class Trainer:
         )
         self.model.train()
         validated = progress.update
-        with contextlib.closing(log), self._signals():
+        with contextlib.closing(log):
             for batches, ends_epoch in self._updates():
                 loss, norm = self._update(batches)
                 log.update_done(
@@ -331,15 +333,17 @@ class Trainer:
             self._say("stopping after this update; a checkpoint follows")
             self._stop = True
 
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        try:
-            before = [signal.signal(number, stop) for number in numbers]
-        except ValueError:  # not the main thread: its owner handles signals
-            before = []
+        before: dict[signal.Signals, Any] = {}
+        with contextlib.suppress(ValueError):  # not the main thread: its owner handles signals
+            before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
+        except LostProcessError:
+            if before:  # torchrun sends SIGTERM to the processes left, which have yet to say why they end
+                before[signal.SIGTERM] = signal.SIG_IGN
+            raise
         finally:
-            for number, handler in zip(numbers, before, strict=False):
+            for number, handler in before.items():
                 signal.signal(number, handler)
 
 
