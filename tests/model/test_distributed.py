@@ -122,7 +122,7 @@ def test_a_killed_process_ends_the_run_which_goes_on_with_another_number(
         with contextlib.suppress(psutil.NoSuchProcess):  # torchrun does so once, sooner or later
             while ranks[1 - victim].is_running():
                 ranks[1 - victim].send_signal(signal.SIGTERM)
-                time.sleep(0.01)
+                time.sleep(0.001)
         errors = process.communicate(timeout=200)[1]
         assert process.returncode not in (0, None)
     assert "another process of this run is gone" in errors
