@@ -97,7 +97,7 @@ class BoundColumns:
         self._own = np.full((max_sentences, LANES), vocabulary_size, np.int64)
         self._own_sizes = np.zeros(max_sentences, np.intp)
         self._count = 0
-        self._some_left = False
+        self._needed = 0  # tokens that some sentence needs
         self._view: _View | None = None
         self._index = np.empty(0, np.intp)
         self._scores = np.empty(0, np.float32)
@@ -128,14 +128,20 @@ class BoundColumns:
         Raises:
             InferenceError: their columns cannot be read; nothing has changed.
         """
+        unused = []
         for ids in candidates:
-            self._users[ids] += 1
+            users = self._users[ids]
+            unused.append(ids[users == 0])
+            self._users[ids] = users + 1
+        new = np.concatenate(unused)
+        self._needed += len(new)
         try:
-            if self._whole is None and np.count_nonzero(self._users) > self._most_bound:
+            if self._whole is None and self._needed > self._most_bound:
                 self._score_all()
             if self._whole is None:
-                self._load_missing()
+                self._load(new[self._slot_of[new] == 0])
         except BaseException:
+            self._needed -= len(new)
             for ids in candidates:
                 self._users[ids] -= 1
             raise
@@ -154,10 +160,12 @@ class BoundColumns:
     def retire(self, place: int) -> None:
         """Drop the sentence at `place`; the last one, if it is another, moves there."""
         last = self._count - 1
-        self._users[self._own[place, : self._own_sizes[place]]] -= 1
+        ids = self._own[place, : self._own_sizes[place]]
+        self._users[ids] -= 1
+        self._needed -= len(ids) - int(np.count_nonzero(self._users[ids]))
         self._own[place] = self._own[last]
         self._own_sizes[place] = self._own_sizes[last]
-        self._count, self._some_left = last, True
+        self._count = last
         self._view = None
 
     def project(self, first: int, count: int) -> None:
@@ -218,15 +226,11 @@ class BoundColumns:
 
     def shrink(self) -> None:
         """Give up slots if less than half are needed, or bind again if few are; call before a step."""
-        if not self._some_left:
-            return  # looking takes 0.2 ms with 32,000 tokens
-        self._some_left = False
-        needed = np.flatnonzero(self._users)
         if self._whole is not None:
-            if 2 * len(needed) < self._most_bound:
-                self._bind(needed)
-        elif 2 * _slots_for(len(needed)) < self.capacity:
-            self._move(needed, _slots_for(len(needed)))
+            if 2 * self._needed < self._most_bound:
+                self._bind(np.flatnonzero(self._users))
+        elif 2 * _slots_for(self._needed) < self.capacity:
+            self._move(np.flatnonzero(self._users), _slots_for(self._needed))
 
     def _score_all(self) -> None:
         """Score all tokens from now on; the decoder goes on with slots that nobody looks at."""
@@ -242,15 +246,13 @@ class BoundColumns:
         try:
             columns = self._source.columns(needed)
         except InferenceError:
-            self._some_left = True  # so that the next step tries again
-            return
+            return  # the next step tries again
         self._allocate(_slots_for(len(needed)))
         self._put(needed, np.arange(1, len(needed) + 1, dtype=np.intp), columns)
         self._whole = self.hidden = self._view = None
 
-    def _load_missing(self) -> None:
-        """Give every token that somebody needs a slot."""
-        missing = np.flatnonzero((self._users > 0) & (self._slot_of == 0))
+    def _load(self, missing: Tokens) -> None:
+        """Give tokens a slot that are needed and have none."""
         if not len(missing):
             return
         columns = self._source.columns(missing)

@@ -186,8 +186,8 @@ class Engine:
         return self._batches[beam_width]
 
     def _ranker(self, beam_width: int) -> Ranker | None:
-        """Give a beam search what ranks the scores of the whole vocabulary, if numpy has them."""
-        if beam_width == 1 or self._shortlist is not None or self._runtime.device is not None:
+        """Give a beam search what ranks scores that lie in numpy arrays."""
+        if beam_width == 1 or self._runtime.device is not None:
             return None
         return self._runtime.ranker(min(2 * beam_width, self._spec.vocabulary_size))
 

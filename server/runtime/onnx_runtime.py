@@ -227,7 +227,8 @@ class ModelRuntime:
 
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
-        return OnnxRanker(PROCESSOR, self._spec.vocabulary_size, best)
+        own_columns = self._shortlist is not None  # every batch has scores of another width
+        return OnnxRanker(PROCESSOR, None if own_columns else self._spec.vocabulary_size, best)
 
     def terminate(self) -> None:
         """Make every run, now and later, end with InferenceError."""

@@ -39,19 +39,20 @@ _RUN_ELEMENTS = 1 << 18
 class OnnxRanker:
     """Ranks scores that lie in a numpy array; see `memory.Ranker`. Owned by the worker thread."""
 
-    def __init__(self, device: OnnxDevice, vocabulary: int, best: int) -> None:
+    def __init__(self, device: OnnxDevice, vocabulary: int | None, best: int) -> None:
         """Load the graph.
 
         Args:
             device: the processor.
-            vocabulary: columns V.
+            vocabulary: columns V; None if there may be another number of them every time.
             best: columns k of every row that are wanted; not more than V.
         """
-        self._session = device.session(ranking_graph(vocabulary, best, block=block_size(vocabulary, best)))
+        block = None if vocabulary is None else block_size(vocabulary, best)
+        self._session = device.session(ranking_graph(vocabulary, best, block=block))
         self._run_options = device.run_options
-        self._rows_of_a_run = max(1, _RUN_ELEMENTS // vocabulary)
         self._best = best
-        self._bound: dict[tuple[int, int], _Bound] = {}
+        self._comes_back = vocabulary is not None
+        self._bound: dict[tuple[int, ...], _Bound] = {}
 
     def best(self, logits: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Rank the columns of every row; see `memory.Ranker`.
@@ -59,10 +60,12 @@ class OnnxRanker:
         Raises:
             MemoryError: the run failed.
         """
-        where = (logits.ctypes.data, len(logits))
+        where = (logits.ctypes.data, *logits.shape)
         bound = self._bound.get(where)
         if bound is None:
-            bound = self._bound[where] = _Bound(self._session, logits, self._best, self._rows_of_a_run)
+            if not self._comes_back:
+                self._bound.clear()
+            bound = self._bound[where] = _Bound(self._session, logits, self._best)
         try:
             for binding in bound.bindings:
                 self._session.run_with_iobinding(binding, self._run_options)
@@ -74,11 +77,12 @@ class OnnxRanker:
 class _Bound:
     """Arrays of one address and size, and the runs over them, a few rows each."""
 
-    def __init__(self, session: ort.InferenceSession, logits: Floats, best: int, rows: int) -> None:
+    def __init__(self, session: ort.InferenceSession, logits: Floats, best: int) -> None:
         self._logits = logits  # bound by its address, which must stay its own
         self.columns = np.empty((len(logits), best), np.int64)
         self.log_probabilities = np.empty((len(logits), best), np.float32)
         self.bindings: list[ort.IOBinding] = []
+        rows = max(1, _RUN_ELEMENTS // logits.shape[1])
         for first in range(0, len(logits), rows):
             part = slice(first, first + rows)
             outputs: dict[str, Array] = {
@@ -107,25 +111,27 @@ def block_size(vocabulary: int, best: int) -> int | None:
     return block if 2 * searched(block) < vocabulary else None
 
 
-def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = (), block: int | None = None) -> bytes:
+def ranking_graph(
+    vocabulary: int | None, best: int, never: Sequence[int] = (), block: int | None = None
+) -> bytes:
     """Write the graph that finds the best columns of rows and their log-probabilities.
 
     Scores are compared, not their log-probabilities: subtracting can make two of them equal.
 
     Args:
-        vocabulary: columns V.
+        vocabulary: columns V; None for any number of them, of which none is in `never` and none in a block.
         best: columns k of each row to find, at most V.
         never: columns whose scores are taken to be minus infinity.
         block: a divisor of V, at most V / k: only the k best blocks of so many columns are searched; None
             searches all columns.
     """
     graph = GraphWriter()
-    scores = graph.input("logits", _FLOAT, ["R", vocabulary])
-    if never:
+    scores = graph.input("logits", _FLOAT, ["R", vocabulary or "V"])
+    if never and vocabulary is not None:
         bans = np.zeros(vocabulary, np.float32)
         bans[list(never)] = -np.inf
         scores = graph.node("Add", [scores, graph.weight(bans)])
-    if block is None:
+    if block is None or vocabulary is None:
         graph.node("TopK", [scores, graph.weight(_ints(best))], ["values", "columns"])
     else:
         _search_blocks(graph, scores, vocabulary, best, block)

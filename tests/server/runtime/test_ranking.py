@@ -75,10 +75,27 @@ def test_a_row_gets_the_same_bits_in_any_batch() -> None:
         assert (some == found[first:last]).all()
 
 
+def test_minus_infinities_behind_a_row_leave_no_trace() -> None:
+    """A shortlist's batch is as wide as its longest list, and rows come and go at the same address."""
+    logits = np.random.default_rng(2).standard_normal((64, 512)).astype(np.float32) * 4
+    ranker = OnnxRanker(PROCESSOR, None, 8)
+    columns, found = (array.copy() for array in ranker.best(logits))
+    assert (columns == np.argsort(-logits, axis=1, kind="stable")[:, :8]).all()
+    memory = np.empty(64 * 6400, np.float32)
+    for width in (512, 768, 2304, 6400):
+        for rows in (1, 7, 64):
+            wider = memory[: rows * width].reshape(rows, width)
+            wider[:, :512], wider[:, 512:] = logits[:rows], -np.inf
+            some_columns, some = ranker.best(wider)
+            assert (some_columns == columns[:rows]).all()
+            assert (some == found[:rows]).all()
+
+
 def test_the_graph_is_valid() -> None:
     onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 8)), True)
     onnx.checker.check_model(onnx.load_from_string(ranking_graph(50, 1, (0, 7))), True)
     onnx.checker.check_model(onnx.load_from_string(ranking_graph(60, 3, block=10)), True)
+    onnx.checker.check_model(onnx.load_from_string(ranking_graph(None, 3)), True)
 
 
 OPTIONS = [
