@@ -4,7 +4,8 @@ With a small model the thread that submits, a server's event loop, takes a good 
 workers as there are cores then wait for one another, for a core and for Python's lock, and each decodes a
 part of what one could decode in a single batch. So workers are as many as the cores left to them are worth,
 which follows from the processor time that the submitting thread takes for each second of theirs: a model
-that takes longer keeps them all, and so does a document, which is one submission.
+that takes longer keeps them all, and so does a document, which is one submission. Where one thread submits to
+several models, all of its time counts for each: it is a core that none of them has.
 
 Two cores, the shipped model, against two workers throughout: 1.10, 1.09, 1.03 and 1.04 times the sentences/s
 with 8, 16, 32 and 64 clients; at 300, 450 and 600 requests/s p50 0.87, 0.76 and 0.82, p95 0.86, 0.81 and 0.89
@@ -23,8 +24,8 @@ LEAST_LOAD = 0.25
 """Cores that all of them use together below which there is nothing to be gained."""
 
 WORTH = 0.62
-"""Share of the speed that cores should have which they reach when workers and the submitting thread fill them
-all: fewer workers that have as much to themselves are as good."""
+"""Share of their speed that workers keep who share all cores with the submitting thread: so many fewer, each
+with a core to itself, do as much."""
 
 
 class Crew:

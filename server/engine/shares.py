@@ -39,15 +39,14 @@ class Shares:
         crew: how many of the workers are worth having now.
     """
 
-    def __init__(self, workers: int, max_rows: int, crew: Crew | None = None) -> None:
+    def __init__(self, workers: int, max_rows: int) -> None:
         """Start with idle workers.
 
         Args:
             workers: how many there are.
             max_rows: rows of a lane that each may have.
-            crew: says how many of them are worth having; counts processor times if None.
         """
-        self.crew = crew or Crew(workers)
+        self.crew = Crew(workers)
         self._workers = range(workers)
         self._max_rows = max_rows
         self._few_rows = max(1, min(FEW_ROWS, max_rows // 2))

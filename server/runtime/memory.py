@@ -83,7 +83,7 @@ class Ranker(Protocol):
         """Find the best columns of every row, the same for a row alone and in any batch.
 
         Args:
-            logits: float32 [R, V], C-contiguous; the same few tensors and prefixes of them every time.
+            logits: float32 [R, V], C-contiguous; of one V the same few tensors every time, or prefixes.
 
         Returns:
             Columns int64 [R, k], best first and of equal ones the lowest first, and their natural

@@ -47,11 +47,13 @@ class OnnxRanker:
             vocabulary: columns V; None if there may be another number of them every time.
             best: columns k of every row that are wanted; not more than V.
         """
-        block = None if vocabulary is None else block_size(vocabulary, best)
-        self._session = device.session(ranking_graph(vocabulary, best, block=block))
+        graph = any_width_graph(best)
+        if vocabulary is not None:
+            graph = ranking_graph(vocabulary, best, block=block_size(vocabulary, best))
+        self._session = device.session(graph)
         self._run_options = device.run_options
         self._best = best
-        self._comes_back = vocabulary is not None
+        self._same_again = vocabulary is not None  # of scores of any width only the last are kept bound
         self._bound: dict[tuple[int, ...], _Bound] = {}
 
     def best(self, logits: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -63,7 +65,7 @@ class OnnxRanker:
         where = (logits.ctypes.data, *logits.shape)
         bound = self._bound.get(where)
         if bound is None:
-            if not self._comes_back:
+            if not self._same_again:
                 self._bound.clear()
             bound = self._bound[where] = _Bound(self._session, logits, self._best)
         try:
@@ -111,35 +113,58 @@ def block_size(vocabulary: int, best: int) -> int | None:
     return block if 2 * searched(block) < vocabulary else None
 
 
-def ranking_graph(
-    vocabulary: int | None, best: int, never: Sequence[int] = (), block: int | None = None
-) -> bytes:
+def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = (), block: int | None = None) -> bytes:
     """Write the graph that finds the best columns of rows and their log-probabilities.
 
     Scores are compared, not their log-probabilities: subtracting can make two of them equal.
 
     Args:
-        vocabulary: columns V; None for any number of them, of which none is in `never` and none in a block.
+        vocabulary: columns V.
         best: columns k of each row to find, at most V.
         never: columns whose scores are taken to be minus infinity.
         block: a divisor of V, at most V / k: only the k best blocks of so many columns are searched; None
             searches all columns.
     """
     graph = GraphWriter()
-    scores = graph.input("logits", _FLOAT, ["R", vocabulary or "V"])
-    if never and vocabulary is not None:
+    scores = graph.input("logits", _FLOAT, ["R", vocabulary])
+    if never:
         bans = np.zeros(vocabulary, np.float32)
         bans[list(never)] = -np.inf
         scores = graph.node("Add", [scores, graph.weight(bans)])
-    if block is None or vocabulary is None:
-        graph.node("TopK", [scores, graph.weight(_ints(best))], ["values", "columns"])
+    if block is None:
+        _search_all(graph, scores, best)
     else:
         _search_blocks(graph, scores, vocabulary, best, block)
+    return _with_log_probabilities(graph, scores, best)
+
+
+def any_width_graph(best: int) -> bytes:
+    """Write the graph that does the same for rows of any number of columns, without bans and blocks.
+
+    Columns of minus infinity behind a row leave no trace, if their number is a multiple of
+    `server.engine.logsumexp.LANES`, as ONNX Runtime sums in fewer lanes.
+
+    Args:
+        best: columns k of each row to find; there must be as many.
+    """
+    graph = GraphWriter()
+    scores = graph.input("logits", _FLOAT, ["R", "V"])
+    _search_all(graph, scores, best)
+    return _with_log_probabilities(graph, scores, best)
+
+
+def _with_log_probabilities(graph: GraphWriter, scores: str, best: int) -> bytes:
+    """Add the nodes that give the log-probabilities of the `columns` that were found; returns the graph."""
     every = graph.node("LogSoftmax", [scores])
     graph.node("GatherElements", [every, "columns"], ["log_probabilities"], axis=1)
     graph.output("log_probabilities", _FLOAT, ["R", best])
     graph.output("columns", _INT64, ["R", best])
     return graph.serialise()
+
+
+def _search_all(graph: GraphWriter, scores: str, best: int) -> None:
+    """Add the node that finds the `columns` of the k best scores."""
+    graph.node("TopK", [scores, graph.weight(_ints(best))], ["values", "columns"])
 
 
 def _search_blocks(graph: GraphWriter, scores: str, vocabulary: int, best: int, block: int) -> None:
