@@ -6,9 +6,6 @@ rows stay together, on the worker that has most already, and another worker join
 they take spread out, since the worker that is left alone uses both cores, and 1 to 4 rows of 6+2 layers of
 256 take 0.82 to 0.97 of it, where a second core gains nothing but the other worker's Python is saved.
 
-Nor does another join that is not worth having: see `crew`. Unless there is a crowd, those that find no row
-then wait for one: with 64 clients of the shipped model, one worker of 64 rows is ahead of two.
-
 An encoder run costs as much for its weights as for one or two short sentences. So a busy worker lets up to
 `GATHERED_ROWS` gather, for `PATIENCE_STEPS` at most, and starts them in one run: with 64 sentences of the
 shipped model in decoding that makes 1.04 to 1.08 times the tokens/s, and each sentence is ready sooner. The
@@ -16,7 +13,6 @@ sentences of a document do not gather before its other ones that start now are d
 `Engine(starts_first=True)`.
 """
 
-from .crew import Crew
 from .scheduler import LANES, STARTS_FIRST, Lane
 
 FEW_ROWS = 6
@@ -28,16 +24,9 @@ GATHERED_ROWS = 8
 PATIENCE_STEPS = 2
 """Steps that it waits for them."""
 
-CROWD = 2
-"""Rows that wait or are decoded, for each that the crew has, beyond which all workers are called."""
-
 
 class Shares:
-    """Rows in use, by lane and worker. Not thread-safe: the worker pool calls it under its lock.
-
-    Attributes:
-        crew: how many of the workers are worth having now.
-    """
+    """Rows in use, by lane and worker. Not thread-safe: the worker pool calls it under its lock."""
 
     def __init__(self, workers: int, max_rows: int) -> None:
         """Start with idle workers.
@@ -46,9 +35,7 @@ class Shares:
             workers: how many there are.
             max_rows: rows of a lane that each may have.
         """
-        self.crew = Crew(workers)
         self._workers = range(workers)
-        self._max_rows = max_rows
         self._few_rows = max(1, min(FEW_ROWS, max_rows // 2))
         self._busy: dict[Lane, list[int]] = {lane: [0] * workers for lane in LANES}
         self._waited: dict[Lane, list[int]] = {lane: [0] * workers for lane in LANES}
@@ -82,10 +69,7 @@ class Shares:
             return list(self._workers)
         busy = self._busy[lane]
         beside = self._busy["long" if lane == "short" else "short"]
-        rows = sum(busy) + waiting
-        wanted = -(-rows // self._few_rows)
-        if rows <= CROWD * self._max_rows * self.crew.size:
-            wanted = min(wanted, self.crew.size)
+        wanted = -(-(sum(busy) + waiting) // self._few_rows)
         return sorted(self._workers, key=lambda worker: (beside[worker] > 0, -busy[worker], worker))[:wanted]
 
     def share(self, worker: int, lane: Lane, waiting: int, *, everyone: bool = False) -> int:

@@ -139,7 +139,6 @@ class WorkerPool:
                 raise EngineDeadError("the engine has stopped")
             if self._draining:
                 raise DrainingError("the server is shutting down")
-            self._shares.crew.submitted()
             self._scheduler.add(sequences)
             self._live.setdefault(request_id, set()).update(sequences)
             self._tell()
@@ -307,7 +306,6 @@ class WorkerPool:
         Returns:
             The memory epoch at which the worker need not try again, -1 for none.
         """
-        self._shares.crew.worked()
         lanes, rows = self._lanes[worker], self._lanes[worker].rows
         changed = [self._shares.note(worker, lane, rows[lane]) for lane in LANES]
         if any(changed) and self._scheduler.sentences:

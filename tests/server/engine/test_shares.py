@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.engine.scheduler import LANES, Lane
-from server.engine.shares import CROWD, FEW_ROWS, GATHERED_ROWS, PATIENCE_STEPS, Shares
+from server.engine.shares import FEW_ROWS, GATHERED_ROWS, PATIENCE_STEPS, Shares
 
 
 def busy(rows: dict[Lane, list[int]], max_rows: int = 32) -> Shares:
@@ -129,34 +129,3 @@ def test_what_is_left_of_a_document_starts_with_the_rest_of_it() -> None:
 def test_nobody_waits_for_company_where_memory_is_lacking() -> None:
     shares = busy({"short": [30], "long": [0]})
     assert shares.share(0, "short", 1, everyone=True) == 1
-
-
-def crewed(short: list[int], size: int, max_rows: int = 32) -> Shares:
-    shares = busy({"short": short, "long": [0] * len(short)}, max_rows)
-    shares.crew.size = size
-    return shares
-
-
-@pytest.mark.parametrize(
-    ("short", "waiting", "called"),
-    [
-        ([20, 0, 0], 9, [0]),
-        ([20, 0, 0], CROWD * 32 - 20, [0]),
-        ([20, 0, 0], CROWD * 32 - 19, [0, 1, 2]),
-        ([9, 20, 0], 9, [1]),
-    ],
-)
-def test_workers_that_are_not_worth_having_start_nothing_unless_there_is_a_crowd(
-    short: list[int], waiting: int, called: list[int]
-) -> None:
-    assert crewed(short, 1).called("short", waiting) == called
-
-
-def test_those_that_lack_memory_may_try_every_worker() -> None:
-    assert crewed([20, 0, 0], 1).called("short", 9, everyone=True) == [0, 1, 2]
-
-
-def test_a_crew_of_two_shares_alike() -> None:
-    shares = crewed([10, 12, 0], 2)
-    assert [shares.share(worker, "short", 8) for worker in range(3)] == [5, 0, 0]
-    assert [shares.share(worker, "short", 20) for worker in range(3)] == [11, 9, 0]

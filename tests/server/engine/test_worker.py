@@ -5,7 +5,6 @@ from concurrent.futures import Future
 
 import pytest
 
-from server.engine.crew import Crew
 from server.engine.sequence import DecodingOptions, SequenceResult
 from server.errors import (
     AbortedError,
@@ -81,19 +80,6 @@ def test_few_sentences_stay_on_one_worker(make_pool: MakePool) -> None:
     for number in range(20):
         assert tokens(pool.submit(str(number), [(7, 10)], GREEDY)[0]) == (7, 10)
     assert len(workers) == 1
-
-
-def test_the_crew_hears_of_those_who_submit_and_of_those_who_work(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: dict[str, set[int]] = {"submitted": set(), "worked": set()}
-    for name, threads in seen.items():
-        monkeypatch.setattr(Crew, name, lambda _, found=threads: found.add(threading.get_ident()))
-    pool = make_pool(FakeRuntime(recite), limits={"workers": 1})
-    assert tokens(pool.submit("a", [(7, 8)], GREEDY)[0]) == (7, 8)
-    assert seen["submitted"] == {threading.get_ident()}
-    assert len(seen["worked"]) == 1
-    assert seen["worked"] != seen["submitted"]
 
 
 def test_abort_ends_waiting_and_decoding_sentences(make_pool: MakePool) -> None:
