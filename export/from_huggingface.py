@@ -27,8 +27,8 @@ from model.checkpoint import (
     CheckpointError,
     Direction,
     SpecialTokens,
+    build_model,
     check_vocabulary,
-    load_model_tensors,
     model_tensors,
     write_directory,
 )
@@ -148,9 +148,7 @@ def _build(file: Path, settings: MarianSettings, tensors: dict[str, Tensor]) -> 
                     f"{file}: {name} has shape {list(piece.shape)}, config.json says {wanted}"
                 )
         weights[ours] = torch.cat(pieces)
-    model = Transformer(config)
-    load_model_tensors(model, weights, file)
-    return model.eval()
+    return build_model(config, weights, file).eval()
 
 
 def _banned(file: Path, bias: Tensor, ids: Sequence[int]) -> Tensor:

@@ -16,6 +16,7 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 TokenId = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(gt=0)]
+Layers = Annotated[int, Field(gt=0, le=1024)]  # names are made of them: 2**40 would take all memory
 
 
 class _Part(BaseModel):
@@ -84,8 +85,8 @@ class ArchitectureDetails(_Part):
 class Architecture(_Part):
     """What the server needs to lay out its buffers, and what people like to know."""
 
-    encoder_layers: Count
-    decoder_layers: Count
+    encoder_layers: Layers
+    decoder_layers: Layers
     d_model: Count
     encoder_heads: Count
     decoder_heads: Count

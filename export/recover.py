@@ -25,7 +25,7 @@ from model.checkpoint import (
     Direction,
     Generation,
     SpecialTokens,
-    load_model_tensors,
+    build_model,
     model_tensors,
     write_directory,
 )
@@ -56,11 +56,11 @@ def recover_checkpoint(bundle: Path, out: Path) -> CheckpointConfig:
         RecoveryError: its graphs are not those of the architecture it states.
     """
     manifest = verify_bundle(bundle)
-    model = Transformer(_architecture(manifest))
+    architecture = _architecture(manifest)
     try:
-        weights = _read_weights(bundle, manifest, model.config)
+        weights = _read_weights(bundle, manifest, architecture)
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
-        load_model_tensors(model, tensors, bundle)
+        model = build_model(architecture, tensors, bundle)
     except (ValueError, StopIteration) as error:
         raise RecoveryError(f"{bundle}: graphs are not those of the stated architecture: {error}") from None
     _check_golden(bundle, manifest, model.eval())

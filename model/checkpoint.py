@@ -177,12 +177,28 @@ def model_tensors(model: Transformer) -> dict[str, Tensor]:
     """Return the weights without the second name of tied ones (safetensors refuses shared memory)."""
     tensors = {}
     seen: set[int] = set()
-    for name, parameter in model.state_dict().items():
-        if parameter.data_ptr() in seen:
+    for name, parameter in model.state_dict(keep_vars=True).items():
+        if id(parameter) in seen:
             continue
-        seen.add(parameter.data_ptr())
-        tensors[name] = parameter
+        seen.add(id(parameter))
+        tensors[name] = parameter.detach()
     return tensors
+
+
+def build_model(config: TransformerConfig, tensors: Mapping[str, Tensor], origin: Path) -> Transformer:
+    """Make a model with these weights.
+
+    They are compared with a model without storage first: what a wrong config asks for may be of any size.
+
+    Raises:
+        CheckpointError: a weight is missing, unexpected or of another shape.
+    """
+    with torch.device("meta"):
+        skeleton = Transformer(config)
+    _check_fit(model_tensors(skeleton), tensors, origin)
+    model = Transformer(config)
+    load_model_tensors(model, tensors, origin)
+    return model
 
 
 def load_model_tensors(model: Transformer, tensors: Mapping[str, Tensor], origin: Path) -> None:
@@ -192,13 +208,17 @@ def load_model_tensors(model: Transformer, tensors: Mapping[str, Tensor], origin
         CheckpointError: a weight is missing, unexpected or of another shape.
     """
     expected = model_tensors(model)
+    _check_fit(expected, tensors, origin)
+    with torch.no_grad():
+        for name, parameter in expected.items():
+            parameter.copy_(tensors[name])
+
+
+def _check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], origin: Path) -> None:
     wrong = sorted(set(expected) ^ set(tensors))
     wrong += [name for name in expected if name in tensors and expected[name].shape != tensors[name].shape]
     if wrong:
         raise CheckpointError(f"{origin}: does not fit the configured model: {', '.join(wrong[:3])}")
-    with torch.no_grad():
-        for name, parameter in expected.items():
-            parameter.copy_(tensors[name])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -247,9 +267,8 @@ def load_checkpoint(directory: Path, device: str = "cpu") -> Checkpoint:
         TokenizerError: the tokenizer cannot be read.
     """
     config = read_config(directory)
-    model = Transformer(config.model)
     path = directory / "model.safetensors"
-    load_model_tensors(model, read_tensors(path), path)
+    model = build_model(config.model, read_tensors(path), path)
     tokenizer = config.tokenizer_files.load(directory)
     check_vocabulary(tokenizer, config, directory)
     return Checkpoint(directory, config, model.to(device).eval(), tokenizer)

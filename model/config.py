@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -11,29 +11,35 @@ Norm = Literal["pre", "post"]
 Positions = Literal["sinusoidal_interleaved", "sinusoidal_halves", "learned"]
 
 
+# Far beyond any model there is: what is larger is a mistake or an attack, and would take all memory.
+_Entries = Annotated[int, Field(gt=3, le=2**24)]
+_Layers = Annotated[int, Field(gt=0, le=1024)]
+_Width = Annotated[int, Field(gt=0, le=2**20)]
+
+
 class TransformerConfig(BaseModel):
     """Architecture of an encoder-decoder Transformer (Vaswani et al., 2017, and its common variants)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source_vocab_size: int = Field(gt=3, description="rows of the source embedding")
-    target_vocab_size: int = Field(
-        gt=3, description="rows of the target embedding and of the output projection"
+    source_vocab_size: _Entries = Field(description="rows of the source embedding")
+    target_vocab_size: _Entries = Field(
+        description="rows of the target embedding and of the output projection"
     )
-    d_model: int = Field(default=256, gt=0, description="width E of every hidden state")
-    encoder_layers: int = Field(default=6, gt=0)
-    decoder_layers: int = Field(default=2, gt=0)
+    d_model: _Width = Field(default=256, description="width E of every hidden state")
+    encoder_layers: _Layers = 6
+    decoder_layers: _Layers = 2
     encoder_heads: int = Field(default=4, gt=0)
     decoder_heads: int = Field(default=4, gt=0)
-    encoder_ffn_dim: int = Field(default=1024, gt=0)
-    decoder_ffn_dim: int = Field(default=1024, gt=0)
+    encoder_ffn_dim: _Width = 1024
+    decoder_ffn_dim: _Width = 1024
     norm: Norm = Field(
         default="pre", description="LayerNorm before (Xiong et al., 2020) or after each sub-layer"
     )
     activation: Activation = Field(default="relu", description="silu is the swish of MarianMT")
     positions: Positions = "sinusoidal_interleaved"
     position_offset: int = Field(default=0, ge=0, description="added to every position; 2 in BART and M2M100")
-    max_positions: int = Field(default=512, gt=0, description="longest source or target, in tokens")
+    max_positions: int = Field(default=512, gt=0, le=65536, description="longest source or target, in tokens")
     scale_embeddings: bool = Field(default=True, description="multiply embeddings by sqrt(d_model)")
     share_source_target_embeddings: bool = Field(default=True, description="one table for both sides")
     tie_output: bool = Field(

@@ -249,6 +249,11 @@ CORRUPTIONS: dict[str, tuple[Change, str, str]] = {
         "source.spm",
         "SentencePiece",
     ),
+    "more layers than memory": (
+        lambda b: _edit(b, lambda v: v["architecture"].update(decoder_layers=2**40)),
+        "manifest.json",
+        "architecture.decoder_layers",
+    ),
     "vocabulary of another model": (
         lambda b: _edit(b, lambda v: v["architecture"].update(source_vocab_size=365, vocab_size=365)),
         "source.spm",

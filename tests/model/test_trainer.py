@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -283,6 +284,25 @@ def test_a_wrong_recipe_says_where(
     with pytest.raises(RecipeError, match=message) as error:
         Trainer(file, tmp_path / "run", quiet=True)
     assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"decoder_ffn_dim": 2**20, "d_model": 2**16}, r"model\.safetensors: does not fit"),
+        ({"decoder_layers": 2**40}, r"config\.json: .*decoder_layers"),
+    ],
+)
+def test_what_a_config_asks_for_is_not_allocated_before_it_is_compared(
+    tiny_checkpoint: Path, tmp_path: Path, change: dict[str, int], message: str
+) -> None:
+    """Layers of half a terabyte."""
+    changed = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+    values = json.loads((changed / "config.json").read_text())
+    values["model"].update(change)
+    (changed / "config.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(changed)
 
 
 def test_damaged_checkpoints_are_named(recipe: Callable[..., Path], tmp_path: Path) -> None:
