@@ -7,11 +7,13 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from export.bundle import Precision
 from export.pipeline import ExportOptions, export_bundle
+from export.shortlist import ShortlistOptions
 from model.checkpoint import CheckpointConfig, SpecialTokens, model_tensors, write_directory
 from model.config import TransformerConfig
 from model.tokenizer import Tokenizer
@@ -166,3 +168,12 @@ def renamed(bundle: Path, out: Path, name: str, *pairs: str, **changes: object) 
         json.dumps(manifest | {"name": name, "directions": directions} | changes), encoding="utf-8"
     )
     return out
+
+
+def shortlist_options(directory: Path, pairs: int = 300, **changes: Any) -> ShortlistOptions:
+    """Write what a shortlist is learnt from and measured on into ``directory``; say so."""
+    dev = write_text(directory)
+    train = directory / "train.en", directory / "train.de"
+    for file, lines in zip(train, parallel_text(pairs, seed=3), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return ShortlistOptions(dev_source=dev[0], dev_target=dev[1], source=train[0], target=train[1], **changes)

@@ -1,11 +1,13 @@
 """The projection of a bundle with a shortlist: some of its columns, or all of it at once."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from export.bundle import BundleError
 from server.errors import InferenceError
 
 from .binding import bind_arrays
@@ -41,6 +43,43 @@ class OnnxColumns:
         if projection is not None:
             self.hidden_dtype = _DTYPES[projection.shared.get_inputs()[0].type]
 
+    @classmethod
+    def load(
+        cls,
+        graph: "Callable[[str], Graph]",
+        columns: str,
+        projection: str | None,
+        run_options: ort.RunOptions,
+        vocabulary_size: int,
+    ) -> Self:
+        """Load both graphs of a verified bundle.
+
+        Args:
+            graph: loads a file.
+            columns: name of the first file.
+            projection: name of the second, if there is one.
+            run_options: options of every run.
+            vocabulary_size: target tokens V.
+
+        Raises:
+            BundleError: a file holds another graph.
+        """
+        some = graph(columns).shared
+        _check(columns, some, ["ids"], COLUMN_INPUTS)
+        shape = some.get_outputs()[0].shape
+        if len(shape) != 2 or not isinstance(shape[1], int):
+            raise BundleError(columns, "its columns have no width")
+        if projection is None:
+            return cls(some, None, run_options)
+        whole = graph(projection)
+        _check(projection, whole.shared, [HIDDEN], ["logits"])
+        hidden, logits = whole.shared.get_inputs()[0], whole.shared.get_outputs()[0]
+        if hidden.type not in _DTYPES:
+            raise BundleError(projection, f"{HIDDEN} is a {hidden.type}")
+        if logits.shape[-1:] != [vocabulary_size]:
+            raise BundleError(projection, f"logits are not {vocabulary_size} wide, as the manifest says")
+        return cls(some, whole, run_options)
+
     def columns(self, ids: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         """Read columns; see `ColumnSource.columns`."""
         try:
@@ -59,3 +98,10 @@ class OnnxColumns:
                 session.run_with_iobinding(binding, self._run_options)
         except Exception as error:
             raise InferenceError(f"the projection failed: {type(error).__name__}") from error
+
+
+def _check(file: str, session: ort.InferenceSession, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Compare the names of a graph's tensors with what they must be."""
+    found = [node.name for node in session.get_inputs()], [node.name for node in session.get_outputs()]
+    if found != (list(inputs), list(outputs)):
+        raise BundleError(file, f"its graph does not turn {', '.join(inputs)} into {', '.join(outputs)}")

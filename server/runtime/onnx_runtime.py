@@ -149,11 +149,9 @@ class ModelRuntime:
         self._encoder = self._load_encoder()
         self._columns = None
         if self._shortlist is not None:
-            projection = self._shortlist.projection
-            self._columns = OnnxColumns(
-                self._graph(self._shortlist.columns).shared,
-                None if projection is None else self._graph(projection),
-                self._run_options,
+            files = self._shortlist.columns, self._shortlist.projection
+            self._columns = OnnxColumns.load(
+                self._graph, *files, self._run_options, self._spec.vocabulary_size
             )
 
     @classmethod

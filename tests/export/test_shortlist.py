@@ -19,7 +19,6 @@ from export.shortlist import (
     COLUMNS_FILE,
     PROJECTION_FILE,
     TABLE_FILE,
-    ShortlistOptions,
     add_shortlist,
     shortlist_bundle,
 )
@@ -31,14 +30,6 @@ from model.tokenizer import Tokenizer
 from tests import factories
 
 
-def options(directory: Path, pairs: int = 300) -> ShortlistOptions:
-    dev = factories.write_text(directory)
-    train = directory / "train.en", directory / "train.de"
-    for file, lines in zip(train, factories.parallel_text(pairs, seed=3), strict=True):
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return ShortlistOptions(dev_source=dev[0], dev_target=dev[1], source=train[0], target=train[1])
-
-
 def digests(directory: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in directory.iterdir()}
 
@@ -47,7 +38,7 @@ def digests(directory: Path) -> dict[str, str]:
 def shortlisted(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path) -> tuple[Path, Manifest]:
     directory = tmp_path_factory.mktemp("shortlist")
     out = directory / "bundle"
-    manifest = shortlist_bundle(tiny_bundle_int8, out, options(directory))
+    manifest = shortlist_bundle(tiny_bundle_int8, out, factories.shortlist_options(directory))
     return out, manifest
 
 
@@ -98,7 +89,7 @@ def test_a_bundle_with_weights_for_each_side_gets_one_file_for_both(
     save_graphs(old, graphs, "decoder.weights")
     write_manifest(old, manifest.model_copy(update={"files": describe_files(old)}))
 
-    shortlist_bundle(old, tmp_path / "new", options(tmp_path))
+    shortlist_bundle(old, tmp_path / "new", factories.shortlist_options(tmp_path))
     new, expected = digests(tmp_path / "new"), digests(shortlisted[0])
     same = {name for name, digest in expected.items() if new.get(name) == digest}
     assert new.keys() == expected.keys()
@@ -141,7 +132,7 @@ def test_a_map_serves_as_well(
     tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
     table = read_table(bundle)
     write_vmap(tmp_path / "map", table, tokenizer.source_pieces(), tokenizer.target_pieces())
-    asked = replace(options(tmp_path), source=None, target=None, vmap=tmp_path / "map")
+    asked = replace(factories.shortlist_options(tmp_path), source=None, target=None, vmap=tmp_path / "map")
     again = shortlist_bundle(tiny_bundle_int8, tmp_path / "bundle", asked).shortlist
     assert again is not None
     assert manifest.shortlist is not None
@@ -152,7 +143,7 @@ def test_a_map_serves_as_well(
 
 def test_a_shortlist_that_costs_too_much_is_refused(tmp_path: Path, tiny_bundle_int8: Path) -> None:
     (tmp_path / "map").write_text("\t.\n", encoding="utf-8")
-    asked = replace(options(tmp_path), vmap=tmp_path / "map")
+    asked = replace(factories.shortlist_options(tmp_path), vmap=tmp_path / "map")
     with pytest.raises(GateError, match=r"the shortlist loses \d+\.\d\d BLEU on dev.en, more than 0.2"):
         shortlist_bundle(tiny_bundle_int8, tmp_path / "out", asked)
     assert not list(tmp_path.glob("*out*"))
@@ -164,7 +155,7 @@ def test_a_shortlist_that_costs_too_much_is_refused(tmp_path: Path, tiny_bundle_
 def test_what_cannot_be_done_is_refused(
     tmp_path: Path, tiny_bundle: Path, tiny_bundle_int8: Path, shortlisted: tuple[Path, Manifest]
 ) -> None:
-    asked = options(tmp_path, pairs=5)
+    asked = factories.shortlist_options(tmp_path, pairs=5)
     with pytest.raises(ShortlistError, match="needs precision int8, this bundle is fp32"):
         shortlist_bundle(tiny_bundle, tmp_path / "out", asked)
     with pytest.raises(ShortlistError, match="has a shortlist already"):

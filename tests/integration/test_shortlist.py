@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from export.bundle import Manifest, verify_bundle
 from export.lexical_table import Candidates, LexicalTable
 from export.runner import GraphRunner
-from export.shortlist import ShortlistOptions, decode_within, shortlist_bundle
+from export.shortlist import decode_within, shortlist_bundle
 from model.tokenizer import Tokenizer
 from server.engine.cache_budget import largest_request_bytes
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
@@ -43,11 +43,7 @@ Way = Literal["bound", "either", "all at once"]
 def bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path) -> Path:
     """A bundle with so few candidates that some sentences become others."""
     directory = tmp_path_factory.mktemp("shortlist")
-    dev = factories.write_text(directory)
-    train = directory / "train.en", directory / "train.de"
-    for file, lines in zip(train, factories.parallel_text(300, seed=3), strict=True):
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    options = ShortlistOptions(*dev, *train, per_piece=2, frequent=4, allow_quality_loss=True)
+    options = factories.shortlist_options(directory, per_piece=2, frequent=4, allow_quality_loss=True)
     shortlist_bundle(tiny_bundle_int8, directory / "bundle", options)
     return directory / "bundle"
 

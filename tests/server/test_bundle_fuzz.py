@@ -12,12 +12,18 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from export.bundle import BundleError
+from export.importing import ImportNames, import_model
+from export.shortlist import shortlist_bundle
 from model.tokenizer import Tokenizer
+from tests import factories
 from tests.bundle_fuzzer import Fuzzer
+from tests.integration.hugging_face import fp32_options
+from tests.integration.marian import learn_pieces, write_marian
 
 FORGED = re.compile(r"\d+ signed flipped [\w.]+\.(weights|onnx)")
 WATCHDOG_S = 60.0  # a load takes 0.2 s
@@ -73,16 +79,36 @@ def watch(command: list[str], directory: Path, count: int) -> Counter[str]:
     return ends
 
 
-def test_300_damaged_bundles_are_refused_or_harmless(tiny_bundle: Path, tmp_path: Path) -> None:
-    ends = fuzz(tiny_bundle, tmp_path, 0, 300)
+@pytest.fixture(scope="module", params=["fp32", "int8", "shortlist", "marian"])
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One bundle of each kind of files."""
+    if request.param in ("fp32", "int8"):
+        whole = request.getfixturevalue("tiny_bundle" if request.param == "fp32" else "tiny_bundle_int8")
+        return cast("Path", whole)
+    directory = tmp_path_factory.mktemp(request.param)
+    out = directory / "bundle"
+    if request.param == "shortlist":
+        options = factories.shortlist_options(directory)
+        shortlist_bundle(request.getfixturevalue("tiny_bundle_int8"), out, options)
+        return out
+    text, _ = factories.write_text(directory)
+    lines = factories.parallel_text(400)
+    pieces = [learn_pieces(side, directory / f"{n}.spm") for n, side in enumerate(lines)]
+    model = write_marian(directory / "opus-mt-en-de", *pieces, separate=True)
+    import_model(str(model), out, None, ImportNames(), fp32_options(text), lambda line: None)
+    return out
+
+
+def test_300_damaged_bundles_are_refused_or_harmless(bundle: Path, tmp_path: Path) -> None:
+    ends = fuzz(bundle, tmp_path, 0, 300)
     assert ends["refused"] > 200
     assert ends["same"] > 10
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
-def test_10000_damaged_bundles_are_refused_or_harmless(tiny_bundle_int8: Path, tmp_path: Path) -> None:
-    ends = fuzz(tiny_bundle_int8, tmp_path, 1000, 10_000)
+def test_10000_damaged_bundles_are_refused_or_harmless(bundle: Path, tmp_path: Path) -> None:
+    ends = fuzz(bundle, tmp_path, 1000, 10_000)
     assert ends["refused"] > 7000
     print(dict(ends))
 
