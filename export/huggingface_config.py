@@ -93,7 +93,7 @@ class _GenerationFile(BaseModel):
     def _one_end(self) -> Self:
         if isinstance(self.eos_token_id, list) and len(self.eos_token_id) != 1:
             raise ValueError(f"eos_token_id must be one token, not {len(self.eos_token_id)}")
-        if self.forced_eos_token_id is not None and _only(self.forced_eos_token_id) != self.eos_id:
+        if self.forced_eos_token_id not in (None, self.eos_id, [self.eos_id]):
             raise ValueError("forced_eos_token_id is not eos_token_id")
         if any(len(word) != 1 for word in self.bad_words_ids or ()):
             raise ValueError("bad_words_ids of more than one token are not supported")
@@ -183,7 +183,7 @@ def read_settings(directory: Path) -> MarianSettings:
         target_language=tokenizer.get("target_lang") or None,
         separate_vocabularies=bool(tokenizer.get("separate_vocabs")),
         unapplied=[
-            f"{name} = {wishes[name]}"
+            f"{name} = {ascii(wishes[name])[:60]}"
             for name, harmless in _UNAPPLIED.items()
             if wishes.get(name) is not None and wishes[name] not in harmless
         ],
@@ -202,7 +202,7 @@ def _architecture(model: _ModelFile, path: Path) -> TransformerConfig:
     activations = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"silu": "silu"}
     if model.activation_function not in activations:
         raise HuggingFaceError(
-            f"{path}: activation_function {model.activation_function!r} is not one of "
+            f"{path}: activation_function {ascii(model.activation_function)[:60]} is not one of "
             f"{', '.join(sorted(activations))}"
         )
     pre = model.model_type == "pegasus"

@@ -38,7 +38,9 @@ class TransformerConfig(BaseModel):
     )
     activation: Activation = Field(default="relu", description="silu is the swish of MarianMT")
     positions: Positions = "sinusoidal_interleaved"
-    position_offset: int = Field(default=0, ge=0, description="added to every position; 2 in BART and M2M100")
+    position_offset: int = Field(
+        default=0, ge=0, le=65536, description="added to every position; 2 in BART and M2M100"
+    )
     max_positions: int = Field(default=512, gt=0, le=65536, description="longest source or target, in tokens")
     scale_embeddings: bool = Field(default=True, description="multiply embeddings by sqrt(d_model)")
     share_source_target_embeddings: bool = Field(default=True, description="one table for both sides")

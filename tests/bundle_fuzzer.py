@@ -134,27 +134,9 @@ class Fuzzer:
         return self.change_fields(draw, draw.randint(2, 5))
 
     def change_fields(self, draw: random.Random, count: int) -> str:
-        manifest, changed = copy.deepcopy(self.manifest), []
-        for _ in range(count):
-            at = draw.choice(list(places(manifest)))
-            parent: Any = manifest
-            for step in at[:-1]:
-                parent = parent[step]
-            old = parent[at[-1]]
-            what = draw.random()
-            if what < 0.1 and isinstance(parent, dict):
-                del parent[at[-1]]
-                changed.append(f"without {at}")
-                continue
-            new: Any = draw.choice(VALUES)
-            if what < 0.5 and type(old) is int:
-                new = max(0, old + draw.choice((-1, 1, 2, 16)))
-            elif what < 0.5 and isinstance(old, list):
-                new = [*old, draw.randrange(360)]
-            parent[at[-1]] = new
-            changed.append(f"{at}: {str(old)[:20]} -> {str(new)[:20]}")
+        manifest, changed = with_other_fields(self.manifest, draw, count)
         (self.bundle / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        return ascii("; ".join(changed))
+        return changed
 
     def swap(self, draw: random.Random) -> str:
         one, other = self.a_file(draw), self.a_file(draw)
@@ -195,6 +177,30 @@ class Fuzzer:
         for path in paths:
             manifest["files"][path.name] = {"sha256": hash_file(path), "size_bytes": path.stat().st_size}
         (self.bundle / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def with_other_fields(values: Any, draw: random.Random, count: int) -> tuple[Any, str]:
+    """Copy JSON with so many values removed or replaced; says which, too."""
+    values, changed = copy.deepcopy(values), []
+    for _ in range(count):
+        at = draw.choice(list(places(values)))
+        parent: Any = values
+        for step in at[:-1]:
+            parent = parent[step]
+        old = parent[at[-1]]
+        what = draw.random()
+        if what < 0.1 and isinstance(parent, dict):
+            del parent[at[-1]]
+            changed.append(f"without {at}")
+            continue
+        new: Any = copy.deepcopy(draw.choice(VALUES))
+        if what < 0.5 and type(old) is int:
+            new = max(0, old + draw.choice((-1, 1, 2, 16)))
+        elif what < 0.5 and isinstance(old, list):
+            new = [*old, draw.randrange(360)]
+        parent[at[-1]] = new
+        changed.append(f"{at}: {str(old)[:20]} -> {str(new)[:20]}")
+    return values, ascii("; ".join(changed))
 
 
 def flipped(content: bytes, draw: random.Random) -> bytes:

@@ -113,6 +113,8 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "two ends": (_edit("generation_config.json", eos_token_id=[0, 1]), "eos_token_id must be one token"),
     "phrases banned": (_edit("generation_config.json", bad_words_ids=[[3, 4]]), "more than one token"),
     "banned outside": (_edit("generation_config.json", bad_words_ids=[[900]]), "900 is outside"),
+    "no end forced": (_edit("generation_config.json", forced_eos_token_id=[]), "not eos_token_id"),
+    "two ends forced": (_edit("generation_config.json", forced_eos_token_id=[0, 1]), "not eos_token_id"),
     "another end forced": (_edit("generation_config.json", forced_eos_token_id=1), "not eos_token_id"),
     "another unknown": (_edit("tokenizer_config.json", unk_token="UNK"), "unk_token is 'UNK'"),
     "no weights": (_remove("model.safetensors"), r"neither model\.safetensors nor pytorch_model\.bin"),
