@@ -1,26 +1,17 @@
-"""uvicorn with the bounds it lacks: slow clients are closed, errors of the parser are JSON, SIGTERM drains.
-
-uvicorn waits for ever for the rest of a header or a body, and one such connection keeps it from ending.
-"""
+"""uvicorn as it is started and ended here: SIGTERM drains, SIGHUP reloads, a second port beside the first."""
 
 import asyncio
 import functools
 import logging
-import secrets
 import signal
 import socket
-import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Literal
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from server.api.corked import CorkedTransport
-from server.api.disconnect import EXTENSION as DISCONNECT_EXTENSION
-from server.api.errors import error_body
+from server.api.connection import RefusalHook, RefuseUnread, bounded_protocol, refuse_nothing
 from server.api.lifecycle import Lifecycle
 from server.errors import DragomanError, ReloadInProgressError, UnavailableError
 from server.settings import Settings
@@ -29,192 +20,7 @@ log = logging.getLogger("dragoman")
 
 _H11_MAX_INCOMPLETE_EVENT_BYTES = 16384
 _BACKLOG = 2048
-_WIRE_ALLOWANCE_BYTES = 65536
-_MIN_BREAKS, _BYTES_PER_BREAK = 8192, 16  # after 4096 chunks, each has to have 32 bytes on the wire
-_ABORT_AFTER_S = 1.0
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
-_RefusalHook = Callable[[int], None]
-_Headers = Sequence[tuple[bytes, bytes]]
-RefuseUnread = Callable[[bytes, _Headers, int], bytes | None]
-
-
-def refuse_nothing(_data: bytes, _headers: _Headers, _under_way: int) -> bytes | None:
-    """Let every request be read."""
-    return None
-
-
-def bounded_protocol(
-    header_timeout_s: float,
-    body_timeout_s: float,
-    max_body_bytes: int,
-    on_refusal: _RefusalHook,
-    refuse_unread: RefuseUnread,
-) -> type[asyncio.Protocol]:
-    """Make the protocol class that uvicorn creates for each connection.
-
-    Args:
-        header_timeout_s: how long a request's headers may take, counted from the connection or the first
-            byte.
-        body_timeout_s: how long its body may take, counted from the end of the headers; also how long the
-            client may refuse to read an answer.
-        max_body_bytes: largest body that the application reads; what frames it may take a quarter of that.
-        on_refusal: told the status of each request that never reached the application.
-        refuse_unread: given what came on a connection without a request under way, the headers of every
-            answer and the requests under way on others, answers instead of the application, or does not.
-
-    Returns:
-        A class; its instances are used on the event loop only.
-    """
-    max_wire_bytes = max_body_bytes + max_body_bytes // 4 + _WIRE_ALLOWANCE_BYTES
-
-    class BoundedProtocol(H11Protocol):
-        """One connection whose client must keep moving."""
-
-        _wire_bytes = 0  # of the body so far
-        _wire_breaks = 0
-        _waiting_for: str | None = None
-        _timer: asyncio.TimerHandle | None = None
-        _write_timer: asyncio.TimerHandle | None = None
-        _on_disconnect: Callable[[], None] | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            corked = CorkedTransport(transport, self.loop, self._is_sending)
-            super().connection_made(corked)  # type: ignore[arg-type]
-            self._wait_for("headers")
-
-        def _is_sending(self) -> bool:
-            return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._wait_for(None)
-            super().connection_lost(exc)  # calls resume_writing
-            self._tell_disconnect()
-
-        def handle_events(self) -> None:
-            """Read what has come; requests that begin are tasks, which start in the next turn."""
-            before = self.cycle
-            super().handle_events()
-            if self.cycle is not before:
-                extensions: dict[str, Any] = {DISCONNECT_EXTENSION: self._call_on_disconnect}
-                self.scope["extensions"] = extensions
-
-        def _call_on_disconnect(self, callback: Callable[[], None] | None) -> None:
-            self._on_disconnect = callback
-            if callback is not None and self.cycle.disconnected:  # it was lost before anyone asked
-                self.loop.call_soon(self._tell_disconnect)
-
-        def _tell_disconnect(self) -> None:
-            if self._on_disconnect is not None:
-                self._on_disconnect()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._write_timer = self.loop.call_later(body_timeout_s, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self._write_timer is not None:
-                self._write_timer.cancel()
-                self._write_timer = None
-
-        def timeout_keep_alive_handler(self) -> None:
-            super().timeout_keep_alive_handler()
-            self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
-
-        def data_received(self, data: bytes) -> None:
-            if self._is_quiet():
-                answer = refuse_unread(data, self.server_state.default_headers, len(self.tasks))
-                if answer is not None:
-                    self._wait_for(None)
-                    self.transport.write(answer)
-                    self.on_response_complete()
-                    return
-            if self._waiting_for == "body" and self._is_flood(data) and not self.transport.is_closing():
-                self._refuse(413, "the body is framed in too many bytes", "body_too_large")
-            if not self.transport.is_closing():
-                super().data_received(data)
-            self._watch()
-
-        def _is_quiet(self) -> bool:
-            """Tell whether nothing of a request is here, and no answer under way."""
-            idle = self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE
-            return idle and not self.conn.trailing_data[0] and not self.transport.is_closing()
-
-        def _is_flood(self, data: bytes) -> bool:
-            """Tell whether a body's chunks are a few bytes each: the parser takes 10 us for every one."""
-            self._wire_bytes += len(data)
-            if self._wire_bytes > max_wire_bytes:
-                return True
-            if not any(name == b"transfer-encoding" for name, _ in self.headers):
-                return False
-            self._wire_breaks += data.count(b"\r\n")
-            return self._wire_breaks > _MIN_BREAKS and self._wire_breaks * _BYTES_PER_BREAK > self._wire_bytes
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._watch()
-
-        def send_400_response(self, msg: str) -> None:
-            """Answer what h11 could not read; called while its exception is handled."""
-            error = sys.exc_info()[1]
-            status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-            code, text = (
-                ("headers_too_large", "the headers are too large") if status == 431 else ("malformed", msg)
-            )
-            self._refuse(status, text, code)
-
-        def _refuse(self, status: int, message: str, code: str) -> None:
-            on_refusal(status)
-            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-                self.transport.close()  # an answer is on its way; a second one would be read as part of it
-                return
-            request_id = secrets.token_hex(8)
-            body = error_body(message, code, request_id)
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"x-request-id", request_id.encode()),
-                (b"connection", b"close"),
-            ]
-            reason = STATUS_PHRASES.get(status, b"")
-            for event in (
-                h11.Response(status_code=status, headers=headers, reason=reason),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            ):
-                self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()
-
-        def _watch(self) -> None:
-            if self.transport.is_closing():
-                self._wait_for(None)
-            elif self.conn.their_state is h11.SEND_BODY:
-                self._wait_for("body")
-            elif self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
-                self._wait_for("headers")
-            elif self.conn.their_state is not h11.IDLE or self.cycle is not None:
-                self._wait_for(None)
-
-        def _wait_for(self, what: str | None) -> None:
-            if what == self._waiting_for:
-                return  # the clock runs for the whole of it; each byte does not start it anew
-            self._waiting_for = what
-            self._wire_bytes = self._wire_breaks = 0
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            if what is not None:
-                timeout_s = header_timeout_s if what == "headers" else body_timeout_s
-                self._timer = self.loop.call_later(timeout_s, self._give_up)
-
-        def _give_up(self) -> None:
-            self._timer = None
-            self.transport.close()
-            # Closing waits until everything is written, which a client that does not read can put off for
-            # ever.
-            self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
-
-    return BoundedProtocol
 
 
 class DrainingServer(uvicorn.Server):
@@ -323,7 +129,7 @@ def make_server(
     app: Any,
     settings: Settings,
     lifecycle: Lifecycle,
-    on_refusal: _RefusalHook,
+    on_refusal: RefusalHook,
     refuse_unread: RefuseUnread = refuse_nothing,
 ) -> DrainingServer:
     """Configure uvicorn for an application.
@@ -344,7 +150,7 @@ def make_server(
 def _configure(
     app: Any,
     settings: Settings,
-    on_refusal: _RefusalHook,
+    on_refusal: RefusalHook,
     refuse_unread: RefuseUnread,
     lifespan: Literal["on", "off"],
 ) -> uvicorn.Config:
