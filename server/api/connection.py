@@ -14,7 +14,9 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from server.api.corked import CorkedTransport
 from server.api.disconnect import EXTENSION as DISCONNECT_EXTENSION
-from server.api.errors import error_body
+from server.api.disconnect import FAULT_EXTENSION
+from server.api.errors import AmbiguousFramingError, HeadersTooLargeError, error_body, reason_of
+from server.errors import BodyTooLargeError, DragomanError
 
 _WIRE_ALLOWANCE_BYTES = 65536
 _MIN_BREAKS, _BYTES_PER_BREAK = 8192, 16  # after 4096 chunks, each has to have 32 bytes on the wire
@@ -62,6 +64,7 @@ def bounded_protocol(
         _timer: asyncio.TimerHandle | None = None
         _write_timer: asyncio.TimerHandle | None = None
         _on_disconnect: Callable[[], None] | None = None
+        _fault: DragomanError | None = None  # of the body that is being read; there is no next request
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             corked = CorkedTransport(transport, self.loop, self._is_sending)
@@ -81,7 +84,10 @@ def bounded_protocol(
             before = self.cycle
             super().handle_events()
             if self.cycle is not before:
-                extensions: dict[str, Any] = {DISCONNECT_EXTENSION: self._call_on_disconnect}
+                extensions: dict[str, Any] = {
+                    DISCONNECT_EXTENSION: self._call_on_disconnect,
+                    FAULT_EXTENSION: lambda: self._fault,
+                }
                 self.scope["extensions"] = extensions
 
         def _call_on_disconnect(self, callback: Callable[[], None] | None) -> None:
@@ -116,8 +122,8 @@ def bounded_protocol(
                     self.on_response_complete()
                     return
             if self._waiting_for == "body" and self._is_flood(data) and not self.transport.is_closing():
-                self._refuse(413, "the body is framed in too many bytes", "body_too_large")
-            if not self.transport.is_closing():
+                self._refuse(413, BodyTooLargeError("the body is framed in too many bytes"))
+            if self._fault is None and not self.transport.is_closing():
                 super().data_received(data)
             self._watch()
 
@@ -144,18 +150,24 @@ def bounded_protocol(
             """Answer what h11 could not read; called while its exception is handled."""
             error = sys.exc_info()[1]
             status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-            code, text = (
-                ("headers_too_large", "the headers are too large") if status == 431 else ("malformed", msg)
-            )
-            self._refuse(status, text, code)
+            if status == 431:
+                self._refuse(status, HeadersTooLargeError("the headers are too large"))
+            else:
+                self._refuse(status, AmbiguousFramingError(msg))
 
-        def _refuse(self, status: int, message: str, code: str) -> None:
-            on_refusal(status)
-            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        def _refuse(self, status: int, error: DragomanError) -> None:
+            """Answer what cannot be read. If it is the rest of a request, the application does, once."""
+            if self.conn.our_state is h11.SEND_RESPONSE:
+                self._fault = error
+                self.cycle.keep_alive = False
+                self.cycle.message_event.set()
+                return
+            if self.conn.our_state is not h11.IDLE:
                 self.transport.close()  # an answer is on its way; a second one would be read as part of it
                 return
+            on_refusal(status)
             request_id = secrets.token_hex(8)
-            body = error_body(message, code, request_id)
+            body = error_body(str(error), reason_of(error), request_id)
             headers = [
                 (b"content-type", b"application/json"),
                 (b"content-length", str(len(body)).encode()),

@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 EXTENSION = "dragoman.on_disconnect"
 """Our protocol's ASGI extension: takes what to call when the connection is lost, None for nothing more."""
+FAULT_EXTENSION = "dragoman.fault"
+"""Another: gives what is wrong with the framing of the request's body, None as long as nothing is."""
 
 
 async def unless_disconnected(

@@ -12,6 +12,7 @@ import time
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.api.disconnect import FAULT_EXTENSION
 from server.api.errors import (
     AmbiguousFramingError,
     ClientDisconnectedError,
@@ -137,7 +138,7 @@ class RequestMiddleware:
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies over a limit: by their announced length unread, else as soon as the limit is crossed."""
+    """Refuses bodies that are over a limit, by their announced length or once it is crossed, or go wrong."""
 
     def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
         """Wrap an application.
@@ -159,8 +160,13 @@ class BodyLimitMiddleware:
             if name == b"content-length" and _number(value) > self._max_body_bytes:
                 raise self._too_large()
 
+        fault_of = (scope.get("extensions") or {}).get(FAULT_EXTENSION, lambda: None)
+
         async def receive_bounded() -> Message:
             message = await receive()
+            fault: DragomanError | None = fault_of()
+            if fault is not None:
+                raise fault
             if message["type"] == "http.request":
                 record.body_bytes += len(message.get("body", b""))
                 if record.body_bytes > self._max_body_bytes:

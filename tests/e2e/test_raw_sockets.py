@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +168,38 @@ def test_a_flood_of_chunks_costs_little(server: RunningServer) -> None:
             assert b"alive" in read_answer(other)
     assert sizes[-1] - sizes[1] < 4 << 20
     assert min(spent_s) < 0.5  # 2 s if all were read
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        (HEAD, 400),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\n", 200),  # is answered without its body
+        (b"GET /nowhere HTTP/1.1\r\nHost: x\r\n", 404),
+    ],
+)
+def test_a_body_that_goes_wrong_ends_its_request_once(
+    server: RunningServer, head: bytes, code: int, pause_s: float
+) -> None:
+    def counts() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for series, value in server.metrics().items():
+            if series.startswith("dragoman_http_requests_total") and "/metrics" not in series:
+                found[series.partition('code="')[2][:3]] += int(value)
+        return found
+
+    before, start = counts(), head + b"Transfer-Encoding: chunked\r\n\r\n"
+    with server.connect(5.0) as connection:
+        for part in [start + b"zz\r\n" * 1000] if not pause_s else [start, b"zz\r\n" * 1000]:
+            with contextlib.suppress(ConnectionError):  # answered before the body came, it has been closed
+                connection.sendall(part)
+                time.sleep(pause_s)
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 %d " % code)
+    assert answer.count(b"HTTP/1.1") == 1
+    assert counts() - before == {str(code): 1}
+    assert '"error"' not in server.log.read_text(encoding="utf-8")
 
 
 def test_a_client_reads_its_refusal_only_when_all_is_sent(server: RunningServer) -> None:
