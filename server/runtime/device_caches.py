@@ -68,7 +68,7 @@ class DeviceCaches:
     def allocate(self, target_capacity: int, source_capacity: int) -> None:
         """Replace all caches by empty ones; see `memory.Caches`."""
         self._forget()
-        self._origins = {}
+        self._origins, self._filled, self._source = {}, 0, 0
         self._self, self._cross = [], []
         self._self = self._empty("self", target_capacity)
         self._cross = self._empty("cross", source_capacity)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.engine.arena import Arena
+from server.engine.arena import KEPT_CAPACITY, Arena
 from server.engine.logsumexp import log_sum_exp
 from server.errors import SettingError
 from server.runtime import device as devices_module
@@ -163,6 +163,20 @@ def test_an_arena_on_a_device_holds_what_one_in_numpy_holds(
         else:
             pair.retire(what)
         pair.check()
+
+
+@pytest.mark.parametrize("device", EACH_DEVICE)
+def test_long_sentences_that_left_together_are_forgotten(device: str) -> None:
+    """What they filled must not be moved once the caches are small again: it would cover the neighbours'."""
+    pair = Pair(device_named(device), dataclasses.replace(spec(max_target_tokens=200), head_size=4), 1, 6, 1)
+    pair.admit([90, 90])
+    for _ in range(KEPT_CAPACITY + 1):
+        pair.step()
+    pair.retire([0, 0])
+    pair.admit([3, 9, 1, 7, 5])
+    pair.step()
+    pair.retire([1])
+    pair.check()
 
 
 @pytest.mark.parametrize("device", EACH_DEVICE)
