@@ -75,7 +75,7 @@ class TransformersEnding:
     The K best ended hypotheses count. Once there are K: True is done; the others are done when the best
     beam that goes on could not beat the worst of the K. What it could reach is its log-probability over its
     present length (False, or no positive `length_penalty`) or over the longest length ("never"). Lengths do
-    not count `target_prefix`, which is a prompt to transformers.
+    not count what of `target_prefix` is a prompt to transformers.
     """
 
     def __init__(self, options: DecodingOptions, max_length: int) -> None:
@@ -86,8 +86,8 @@ class TransformersEnding:
             max_length: steps after which it ends, whatever happens.
         """
         self._options = options
-        self._prefix = len(options.target_prefix)
-        self._longest = max_length - self._prefix
+        self._prompt = options.prompt_tokens
+        self._longest = max_length - self._prompt
         self._kept: Ranked = []
 
     @property
@@ -97,7 +97,7 @@ class TransformersEnding:
 
     def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
         """Keep a hypothesis if it is among the K best; see `Ending.add`."""
-        score = normalised(log_probability, max(1, len(tokens) - self._prefix), self._options.length_penalty)
+        score = normalised(log_probability, max(1, len(tokens) - self._prompt), self._options.length_penalty)
         self._kept = _best_first([*self._kept, (score, tokens)])[: self._options.beam_size]
 
     def done(self, best: float, length: int) -> bool:
@@ -105,7 +105,7 @@ class TransformersEnding:
         rule, penalty = self._options.early_stopping, self._options.length_penalty
         if not self.full or rule is True:
             return self.full
-        reached = self._longest if rule == "never" and penalty > 0 else length - self._prefix
+        reached = self._longest if rule == "never" and penalty > 0 else length - self._prompt
         return normalised(best, reached, penalty) <= self._kept[-1][0]
 
     def ranked(self) -> Ranked:

@@ -44,6 +44,8 @@ class DecodingOptions:
             below; 1 changes nothing.
         no_repeat_ngram_size: length of token sequences that may occur only once; 0 allows all.
         target_prefix: tokens that the target begins with; they are returned, too.
+        model_prefix_tokens: how many of these the model begins every target with. Transformers' rules count
+            them in a score's length (`forced_bos_token_id`), and the others not: they are a prompt.
         sampling_topk: draw from this many best tokens; 1 takes the best without drawing, 0 draws from all.
         sampling_topp: of these, draw from the fewest that reach this probability together.
         sampling_temperature: divides scores before drawing; 0 takes the best without drawing.
@@ -61,6 +63,7 @@ class DecodingOptions:
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
     target_prefix: tuple[int, ...] = ()
+    model_prefix_tokens: int = 0
     sampling_topk: int = 1
     sampling_topp: float = 1.0
     sampling_temperature: float = 1.0
@@ -75,6 +78,11 @@ class DecodingOptions:
     def follows_transformers(self) -> bool:
         """Whether beam search keeps transformers' rules; without beams there is no difference."""
         return self.early_stopping is not None and not self.samples
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of `target_prefix` that are a prompt to transformers."""
+        return len(self.target_prefix) - self.model_prefix_tokens
 
     @property
     def max_ended(self) -> int:
@@ -99,6 +107,8 @@ class DecodingOptions:
             raise InvalidOptionError("min_decoding_length must be between 0 and max_decoding_length")
         if len(self.target_prefix) > self.max_decoding_length:
             raise InvalidOptionError("target_prefix is longer than max_decoding_length")
+        if not 0 <= self.model_prefix_tokens <= len(self.target_prefix):
+            raise InvalidOptionError("model_prefix_tokens must be between 0 and the length of target_prefix")
         if not 0 < self.patience < math.inf:
             raise InvalidOptionError("patience must be above 0")
         if self.max_ended < self.num_hypotheses:

@@ -156,8 +156,11 @@ def choose_each(
     chosen = {size: choose_options(wishes, limits, *size) for size in set(sizes)}
     if not any(prefixes):
         return next(iter(chosen.values())) if len(chosen) == 1 else [chosen[size] for size in sizes]
+    # What stands before a prompt belongs to it.
     return [
-        replace(chosen[size], target_prefix=(*chosen[size].target_prefix, *prefix))
+        replace(chosen[size], target_prefix=(*chosen[size].target_prefix, *prefix), model_prefix_tokens=0)
+        if prefix
+        else chosen[size]
         for size, prefix in zip(sizes, prefixes, strict=True)
     ]
 
@@ -222,6 +225,7 @@ def _choose(
         repetition_penalty=_or(wishes.repetition_penalty, 1.0),
         no_repeat_ngram_size=_or(wishes.no_repeat_ngram_size, 0),
         target_prefix=limits.target_prefix,
+        model_prefix_tokens=len(limits.target_prefix),
         sampling_topk=_or(wishes.sampling_topk, 1),
         sampling_topp=_or(wishes.sampling_topp, 1.0),
         sampling_temperature=_or(wishes.sampling_temperature, 1.0),

@@ -80,10 +80,12 @@ def generated(
     forced_end: bool = False,
 ) -> list[list[tuple[Ids, float]]]:
     """Tokens and scores of all hypotheses of all sentences, as transformers has them."""
-    start = [START, *options.target_prefix]
-    chosen: dict[str, Any] = {}
+    forced = options.target_prefix[: options.model_prefix_tokens]
+    assert len(forced) < 2
+    start = [START, *options.target_prefix[len(forced) :]]
+    chosen: dict[str, Any] = {"forced_bos_token_id": forced[0]} if forced else {}
     if options.beam_size > 1:
-        chosen = {"length_penalty": options.length_penalty, "early_stopping": options.early_stopping}
+        chosen |= {"length_penalty": options.length_penalty, "early_stopping": options.early_stopping}
     found = model.generate(
         input_ids=torch.tensor(sources),
         attention_mask=torch.ones(len(sources), len(sources[0]), dtype=torch.long),
@@ -160,6 +162,7 @@ def test_768_searches_end_as_in_transformers(
 @pytest.mark.parametrize("combined", range(24))
 def test_768_searches_with_options_combined(scripted: Scripted, combined: int, forced_end: bool) -> None:
     draw = np.random.default_rng(combined)
+    prefix = tuple(draw.integers(4, VOCABULARY, (0, 0, 1, 4, 1)[combined % 5]).tolist())
     width = (1, 2, 4, 5)[combined % 4]
     options = DecodingOptions(
         beam_size=width,
@@ -170,7 +173,8 @@ def test_768_searches_with_options_combined(scripted: Scripted, combined: int, f
         min_decoding_length=int(draw.choice([0, 5, 8])),
         repetition_penalty=float(draw.choice([1.0, 1.3, 0.8])),
         no_repeat_ngram_size=int(draw.choice([0, 1, 2, 3])),
-        target_prefix=tuple(draw.integers(4, VOCABULARY, draw.choice([0, 0, 1, 4])).tolist()),
+        target_prefix=prefix,
+        model_prefix_tokens=int(combined % 5 == 4),
     )
     # transformers counts the start token as written; models that start with one never write it.
     suppressed = (PAD, START, 40)

@@ -135,20 +135,20 @@ def _transformers(
     longest: int,
     suppressed: tuple[int, ...],
 ) -> list[Hypothesis]:
-    width, prefix, rule = options.beam_size, len(options.target_prefix), options.early_stopping
+    width, prompt, rule = options.beam_size, options.prompt_tokens, options.early_stopping
     beams: list[Beam] = [(0.0, [])]
     kept: list[Beam] = []
     for step in range(1, longest + 1):
         candidates = _candidates(language, source, beams, 2 * width, options, suppressed)
         for total, tokens in candidates[:width]:
             if tokens[-1] == EOS or step == longest:
-                kept.append((total / max(1, step - prefix) ** options.length_penalty, tokens))
+                kept.append((total / max(1, step - prompt) ** options.length_penalty, tokens))
         kept.sort(key=lambda hypothesis: -hypothesis[0])
         kept = kept[:width]
         beams = [c for c in candidates if c[1][-1] != EOS][:width]
         if len(kept) == width:
             length = longest if rule == "never" and options.length_penalty > 0 else step
-            reachable = beams[0][0] / max(1, length - prefix) ** options.length_penalty
+            reachable = beams[0][0] / max(1, length - prompt) ** options.length_penalty
             if rule is True or not reachable > kept[-1][0]:
                 break
     return _result(kept, options)

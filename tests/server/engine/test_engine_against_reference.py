@@ -20,12 +20,13 @@ LIMIT = 80
 
 SUPPRESSED = (0, 17, 55)
 options = st.builds(
-    lambda width, hypotheses, longest, shortest, prefix, **others: DecodingOptions(
+    lambda width, hypotheses, longest, shortest, prefix, models, **others: DecodingOptions(
         beam_size=width,
         num_hypotheses=min(hypotheses, width),
         max_decoding_length=longest,
         min_decoding_length=min(shortest, longest),
         target_prefix=prefix[:longest],
+        model_prefix_tokens=min(models, len(prefix), longest),
         **others,
     ),
     width=st.sampled_from([1, 1, 2, 3, 4]),
@@ -39,6 +40,7 @@ options = st.builds(
     repetition_penalty=st.sampled_from([1.0, 1.0, 1.3, 0.7]),
     no_repeat_ngram_size=st.sampled_from([0, 0, 1, 2, 3]),
     prefix=st.one_of(st.just(()), st.lists(st.integers(4, 95), max_size=5).map(tuple)),
+    models=st.sampled_from([0, 0, 1, 5]),
     sampling_topk=st.sampled_from([1, 1, 1, 0, 3, 20]),
     sampling_topp=st.sampled_from([1.0, 0.8]),
     sampling_temperature=st.sampled_from([1.0, 0.5, 2.0]),

@@ -91,6 +91,7 @@ def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
     found = choose_each(DecodingWishes(max_decoding_length=3), multilingual, [10, 10], prefixes)
     assert isinstance(found, list)
     assert [one.target_prefix for one in found] == [(7,), (7, 8, 9)]
+    assert [one.prompt_tokens for one in found] == [0, 3]
     shared = choose_each(DecodingWishes(), multilingual, [9, 16], [(), ()])
     assert isinstance(shared, DecodingOptions)
     assert shared.target_prefix == (7,)
