@@ -21,7 +21,7 @@ from export.onnx_export import (
 )
 from export.products import GraphIndex, find_products
 from export.runner import GraphRunner
-from export.verify import check_parity, is_batch_invariant
+from export.verify import MAX_LOGIT_DIFFERENCE, GateError, check_parity, is_batch_invariant
 from model.transformer import Transformer
 from tests.factories import tiny_config
 
@@ -122,6 +122,21 @@ def test_a_sentence_without_an_end_stops_where_the_models_positions_do() -> None
     assert {len(result.tokens) for result in runner.greedy(sources, batch_rows=250)} == {15}
     assert check_parity(model, runner, sources, START, EOS).same_tokens == len(sources)
     calibrate(encoder, decoder, sources, "minmax", max_positions=16, **ids)
+
+
+def test_a_model_that_amplifies_rounding_is_as_near_to_float64_as_pytorch_is() -> None:
+    model = random_model(encoder_layers=3, decoder_layers=3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter *= 4 if parameter.dim() == 2 and "embedding" not in name else 1
+    runner = make_runner(export_encoder(model), export_decoder(model, 1))
+    sources = random_rows(200, 15, VOCABULARY)
+    parity = check_parity(model, runner, sources, START, EOS)
+    assert parity.largest_logit_difference > MAX_LOGIT_DIFFERENCE
+    forced = runner.forced
+    runner.forced = lambda *rows: [logits + 0.05 for logits in forced(*rows)]  # type: ignore[method-assign]
+    with pytest.raises(GateError, match=r"float64 by 5\.\d+e-02, more than 4 times PyTorch's"):
+        check_parity(model, runner, sources, START, EOS)
 
 
 @pytest.mark.parametrize("beams", [2, 5])

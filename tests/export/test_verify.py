@@ -104,5 +104,5 @@ def test_only_what_is_infinite_in_one_graph_alone_makes_an_infinite_difference()
 def test_golden_sentences_must_end_by_themselves(runner: GraphRunner, tiny_bundle_int8: Path) -> None:
     tokenizer = Tokenizer.load(tiny_bundle_int8 / "source.spm")
     results = [Decoded(index, [5, 6, 7], finished=False) for index in range(20)]
-    with pytest.raises(GateError, match="only 0 translations end by themselves, 5 are needed"):
+    with pytest.raises(GateError, match="only 0 translations of 3 to 30 tokens end by themselves, 5 are"):
         pick_golden(runner, tokenizer, ["x"] * 20, [[5, 3]] * 20, results)
