@@ -7,8 +7,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.examples import examples
+
 # A busy machine is no error. (If CI is set, hypothesis has its own profile: no deadline, no random draws.)
-hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.register_profile("patient", deadline=None, max_examples=examples(100))
 if "CI" not in os.environ:
     hypothesis.settings.load_profile("patient")
 

@@ -115,9 +115,7 @@ def write_marian(
             decoder_start_token_id=pad,
             eos_token_id=0,
             forced_eos_token_id=0,
-            activation_function="swish",
-            scale_embedding=True,
-            **{**SMALL, **config},
+            **{**SMALL, "activation_function": "swish", "scale_embedding": True, **config},
         )
     )
     _stir(model, gain)

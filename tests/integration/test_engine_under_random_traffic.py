@@ -20,6 +20,7 @@ from server.engine.sequence import DecodingOptions, EngineLimits, SequenceResult
 from server.engine.worker import WorkerPool
 from server.errors import AbortedError
 from server.runtime.onnx_runtime import ModelRuntime
+from tests.examples import examples
 from tests.server import random_bundle
 from tests.server.engine import fakes, slow
 
@@ -123,7 +124,7 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
 
 
 @settings(
-    max_examples=80,
+    max_examples=examples(80),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -21,6 +21,7 @@ from server.errors import DeadlineExceededError, InferenceError, QueueFullError,
 from server.metrics import Metrics
 from server.service.api_keys import ClientLimits, key_line
 from server.settings import Settings
+from tests.examples import examples
 from tests.server.api.test_app import FIELDS, assert_error, eventually, value
 from tests.server.api.test_fuzz import VALUES
 from tests.server.fake_engine import FakeEngine, served_model
@@ -120,7 +121,9 @@ def test_without_a_key_of_ours_nothing_is_translated(
     eventually(lambda: value(served.client, 'dragoman_requests_rejected_total{reason="unauthorized"}') == 2)
 
 
-@hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 @hypothesis.given(
     key=st.none() | st.text(max_size=30) | VALUES,
     header=st.none() | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30),

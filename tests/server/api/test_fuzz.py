@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from server.app import create_app
 from server.settings import Settings
+from tests.examples import examples
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
 
@@ -61,13 +62,13 @@ def check(response: httpx.Response) -> None:
         assert len(response.content) <= 4096
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(FIELDS)
 def test_json(client: httpx.Client, fields: dict[str, Any]) -> None:
     check(client.post("/translate", content=json.dumps(fields), headers={"Content-Type": "application/json"}))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.sampled_from(["q", "source", "target", "format", "alternatives", "scores"]), TEXTS))
 )
@@ -80,7 +81,7 @@ def test_forms(client: httpx.Client, fields: list[tuple[str, str]]) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=300), HEADER_TEXT, HEADER_TEXT, HEADER_TEXT)
 def test_bytes_and_headers(client: httpx.Client, body: bytes, kind: str, encoding: str, timeout: str) -> None:
     headers = {"Content-Type": kind, "Content-Encoding": encoding, "X-Request-Timeout-Ms": timeout}

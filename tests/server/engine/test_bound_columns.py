@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from server.engine.bound_columns import BoundColumns, most_bytes
 from server.engine.logsumexp import LANES
 from server.errors import InferenceError
+from tests.examples import examples
 
 WIDTH, VOCABULARY, PLACES = 8, 900, 6
 WEIGHTS = np.random.default_rng(0).integers(-100, 100, (VOCABULARY, WIDTH)).astype(np.int8)
@@ -75,7 +76,7 @@ def draw_ids(draw: np.random.Generator, most: int) -> NDArray[np.int64]:
     return np.sort(draw.permutation(VOCABULARY)[: draw.integers(1, most + 1)]).astype(np.int64)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     seed=st.integers(0, 10_000),
     beams=st.sampled_from([1, 3]),

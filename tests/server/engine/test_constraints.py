@@ -12,6 +12,7 @@ from server.engine.columns import Columns
 from server.engine.constraints import Constraints, repeated
 from server.engine.search import GreedySearch
 from server.engine.sequence import DecodingOptions
+from tests.examples import examples
 
 EOS, VOCABULARY = 1, 30
 
@@ -44,7 +45,7 @@ def by_transformers(
     return result
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     data=st.data(),
     width=st.integers(1, 4),

@@ -12,6 +12,7 @@ from server.engine.scheduler import Scheduler
 from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
 from server.engine.sequence import Sequence as Sentence
 from server.errors import AbortedError
+from tests.examples import examples
 
 from . import slow
 from .fakes import Clock, FakeRuntime, babble, from_line, sentence
@@ -54,7 +55,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(arrivals=arrivals, max_rows=st.integers(4, 12))
 def test_any_traffic_gives_every_sentence_its_own_translation(
     arrivals: list[tuple[int, tuple[int, ...], DecodingOptions, int | None]], max_rows: int

@@ -18,6 +18,7 @@ from server.runtime.device import DeviceTensor, OnnxDevice, cuda
 from server.runtime.device_caches import DeviceCaches
 from server.runtime.device_scores import DeviceRanker
 from server.runtime.session import ModelSpec
+from tests.examples import examples
 from tests.server.engine.fakes import VOCABULARY, spec
 
 from .devices import CPU_AS_DEVICE, EACH_DEVICE, device_named
@@ -134,7 +135,7 @@ actions = st.lists(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("device", EACH_DEVICE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     width=st.sampled_from([1, 2, 4]),
     head_size=st.sampled_from([1, 3, 4, 8]),
@@ -199,7 +200,7 @@ def ranked_slowly(logits: np.ndarray, best: int, never: list[int]) -> tuple[np.n
 
 
 @pytest.mark.parametrize("device", EACH_DEVICE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     rows=st.integers(1, 9),
     best=st.sampled_from([1, 4, 8]),
