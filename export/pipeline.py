@@ -126,6 +126,8 @@ def export_bundle(
             "text is needed for the gates: give --dev-source and --dev-target, or --calibration"
         )
     checkpoint = load_checkpoint(directory)
+    if checkpoint.config.model.unservable:
+        raise ExportError(checkpoint.config.model.unservable)
     return _Export(checkpoint, out, options, report).run()
 
 

@@ -78,6 +78,17 @@ class TransformerConfig(BaseModel):
         """Size D of one decoder head."""
         return self.d_model // self.decoder_heads
 
+    @property
+    def unservable(self) -> str | None:
+        """Why no server could decode with such a model; None if one can."""
+        if self.decoder_head_dim % 8 == 0:
+            return None
+        # GroupQueryAttention takes no others.
+        return (
+            f"d_model {self.d_model} over decoder_heads {self.decoder_heads} makes heads of "
+            f"{self.decoder_head_dim}; ONNX Runtime decodes with multiples of 8 only"
+        )
+
     def differences(self, other: TransformerConfig) -> dict[str, tuple[Any, Any]]:
         """Compare architectures: the values of both where they differ. Dropouts are free."""
         theirs = other.model_dump()

@@ -353,15 +353,18 @@ def build_config(
     """Complete the recipe's [model] section with what it inherits, and with the vocabulary.
 
     Raises:
-        RecipeError: a setting is unknown or out of range.
+        RecipeError: a setting is unknown or out of range, or the model could not be served.
     """
     values: dict[str, Any] = {**inherited, **(recipe.model.model_extra or {})}
     values.setdefault("share_source_target_embeddings", joint)
     values["source_vocab_size"] = tokenizer.source_vocab_size
     values["target_vocab_size"] = tokenizer.target_vocab_size
     try:
-        return TransformerConfig(**values)
+        config = TransformerConfig(**values)
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f" {part}:" for part in first["loc"])
         raise RecipeError(f"{origin}: [model]:{where} {first['msg']}") from None
+    if config.unservable:
+        raise RecipeError(f"{origin}: [model]: {config.unservable}")
+    return config

@@ -187,6 +187,17 @@ def test_force_replaces_a_bundle_and_leaves_nothing_behind(
     assert lines[-1].startswith("wrote ")
 
 
+def test_heads_that_cannot_be_decoded_are_refused(
+    tmp_path: Path, tiny_checkpoint: Path, text: tuple[Path, Path]
+) -> None:
+    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+    config = checkpoint / "config.json"
+    changed = config.read_text(encoding="utf-8").replace('"decoder_heads": 2', '"decoder_heads": 4')
+    config.write_text(changed, encoding="utf-8")
+    with pytest.raises(ExportError, match="d_model 48 over decoder_heads 4 makes heads of 12; ONNX"):
+        export_bundle(checkpoint, tmp_path / "bundle", ExportOptions(dev_source=[text[0]]))
+
+
 def test_text_is_needed(tmp_path: Path, tiny_checkpoint: Path) -> None:
     with pytest.raises(ExportError, match="--dev-source"):
         export_bundle(tiny_checkpoint, tmp_path / "bundle", ExportOptions())

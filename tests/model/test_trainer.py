@@ -271,6 +271,7 @@ def test_a_sentence_is_refused_rather_than_cut(recipe: Callable[..., Path], tmp_
     [
         (("[vocabulary]", "[vocabularies]"), "vocabularies"),
         (("d_model = 64", "d_model = 65"), r"\[model\].*not a multiple"),
+        (("decoder_heads = 2", "decoder_heads = 16"), r"\[model\]: .* makes heads of 4; .* multiples of 8"),
         (("d_model = 64", "width = 64"), r"\[model\].*width"),
         (("learning_rate = 0.004", "learning_rate = -1"), "training.learning_rate"),
         (('name = "toy"', "name = toy"), "not TOML"),
