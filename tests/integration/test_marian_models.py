@@ -24,7 +24,7 @@ from server.service.translator import Translator
 from server.settings import Settings
 from tests import factories
 from tests.integration.hugging_face import Reference, Served, fp32_options
-from tests.integration.marian import learn_pieces, write_marian
+from tests.integration.marian import write_marian
 
 KINDS: dict[str, dict[str, Any]] = {
     "shared": {},
@@ -40,19 +40,6 @@ ODD = [
     "ﬁne ligatures, ½ and ＦＵＬＬ width",
     "<b>bold</b> & more",
 ]
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return factories.write_text(tmp_path_factory.mktemp("text"))[0]
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """SentencePiece models of both sides."""
-    directory = tmp_path_factory.mktemp("pieces")
-    sources, targets = factories.parallel_text(400)
-    return learn_pieces(sources, directory / "source.spm"), learn_pieces(targets, directory / "target.spm")
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -14,7 +14,7 @@ from server.service.request import DecodingWishes
 from server.settings import Settings
 from tests import factories
 from tests.integration.hugging_face import Reference, Served, edit_json, fp32_options
-from tests.integration.marian import learn_pieces, write_marian
+from tests.integration.marian import write_marian
 
 ODD = ["日本語 and Ελληνικά, 😀😀 too.", "<b>bold</b> & more", " two  spaces\tand a tab "]
 
@@ -52,19 +52,6 @@ def draw_generation(draw: random.Random) -> dict[str, Any]:
     if draw.random() < 0.3:
         settings["suppress_tokens"] = [draw.randint(61, 80) for _ in range(3)]
     return settings
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return factories.write_text(tmp_path_factory.mktemp("text"))[0]
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """SentencePiece models of both sides."""
-    directory = tmp_path_factory.mktemp("pieces")
-    sources, targets = factories.parallel_text(400)
-    return learn_pieces(sources, directory / "source.spm"), learn_pieces(targets, directory / "target.spm")
 
 
 def compare(seed: int, aside: Path, pieces: tuple[Path, Path], text: Path) -> bool:
