@@ -26,7 +26,7 @@ def test_ranks_as_numpy_does(rows: int, vocabulary: int, best: int) -> None:
     expected = np.argsort(-logits, axis=1, kind="stable")[:, :best]
     assert (columns == expected).all()
     exact = np.take_along_axis(log_probabilities(logits), expected, axis=1)
-    np.testing.assert_allclose(found, exact, atol=2e-5, rtol=1e-6)
+    np.testing.assert_allclose(found, exact, atol=4e-5, rtol=1e-6)  # 2.3e-5 where AVX2 sums in 8 lanes
 
 
 @pytest.mark.parametrize(
