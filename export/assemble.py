@@ -36,6 +36,7 @@ from export.storage import save_graphs
 from model.checkpoint import Checkpoint
 
 ENCODER_FILE = "encoder.onnx"
+BURST_FILE = "decoder.burst.onnx"
 WEIGHTS_FILE = "model.weights"
 
 
@@ -66,10 +67,15 @@ def start_aside(out: Path) -> Path:
 
 
 def save_all_graphs(
-    directory: Path, encoder: onnx.ModelProto, decoders: Mapping[int, onnx.ModelProto]
+    directory: Path,
+    encoder: onnx.ModelProto,
+    decoders: Mapping[int, onnx.ModelProto],
+    burst: onnx.ModelProto | None,
 ) -> None:
     """Write the graphs over one file of weights: a joint table of embeddings is in it once for both sides."""
     named = {decoder_file(width): graph for width, graph in decoders.items()}
+    if burst is not None:
+        named[BURST_FILE] = burst
     save_graphs(directory, {ENCODER_FILE: encoder, **named}, WEIGHTS_FILE)
 
 
@@ -132,6 +138,7 @@ def complete(
             opset=OPSET,
             encoder=ENCODER_FILE,
             decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
+            burst=BURST_FILE if (directory / BURST_FILE).is_file() else None,
         ),
         tokenizer=TokenizerFiles(kind=config.tokenizer, **config.tokenizer_files._asdict()),
         files=describe_files(directory),

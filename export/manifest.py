@@ -102,11 +102,16 @@ class Architecture(_Part):
 
 
 class Graphs(_Part):
-    """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it."""
+    """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it.
+
+    ``burst`` makes several greedy steps of one sentence; bundles of before 0.2 and other precisions than int8
+    have none.
+    """
 
     opset: Count
     encoder: FileName
     decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
+    burst: FileName | None = None
 
     @property
     def beam_widths(self) -> tuple[int, ...]:
@@ -318,7 +323,8 @@ class Manifest(_Part):
     @property
     def graph_files(self) -> tuple[str, ...]:
         """Names of all ONNX files."""
-        graphs = (self.graphs.encoder, *self.graphs.decoders.values())
+        burst = () if self.graphs.burst is None else (self.graphs.burst,)
+        graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *burst)
         if self.shortlist is None:
             return graphs
         projection = () if self.shortlist.projection is None else (self.shortlist.projection,)

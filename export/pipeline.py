@@ -13,6 +13,7 @@ import onnx
 import torch
 
 from export.assemble import (
+    BURST_FILE,
     ENCODER_FILE,
     Findings,
     complete,
@@ -22,10 +23,11 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
+from export.burst_graph import burst_graph
 from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
-from export.runner import Decoded, GraphRunner
+from export.runner import Decoded, GraphRunner, open_session
 from export.texts import ExportError, Texts, calibration_lines, read_texts
 from export.verify import (
     MAX_BLEU_LOSS,
@@ -35,6 +37,7 @@ from export.verify import (
     check_parity,
     decode_all,
     is_batch_invariant,
+    is_same_in_bursts,
     measure_agreement,
     pick_golden,
     to_source_ids,
@@ -165,7 +168,8 @@ class _Export:
         agreement = self._compare(full, graphs, texts) if quality is None else None
         aside = start_aside(self.out)
         try:
-            save_all_graphs(aside, graphs.encoder, graphs.decoders)
+            burst = burst_graph(graphs.decoders[1]) if self.options.precision == "int8" else None
+            save_all_graphs(aside, graphs.encoder, graphs.decoders, burst)
             invariant, golden = self._check_files(aside, graphs, texts)
             findings = Findings(
                 self.options.precision, parity, quality, agreement, calibration, invariant, golden
@@ -351,6 +355,12 @@ class _Export:
         invariant = is_batch_invariant(single, sources, targets)
         self.report(f"batch-invariant bit by bit: {'yes' if invariant else 'no'}")
         few = _spread(sources, _BEAM_SENTENCES), _spread(targets, _BEAM_SENTENCES)
+        if (burst := aside / BURST_FILE).is_file():
+            lengths = [len(target) + 1 for target in few[1]]
+            same = is_same_in_bursts(single, open_session(burst, self.options.threads), few[0], lengths)
+            self.report(f"several steps in one run are the same bit by bit: {'yes' if same else 'no'}")
+            if not same:
+                burst.unlink()  # single steps do
         for width in self.widths[1:]:
             wide = self._runner(encoder, aside / decoder_file(width), width)
             check_beam_graph(single, wide, width, self.options.precision, *few)

@@ -76,6 +76,8 @@ class GraphRunner:
         inputs = [entry.name for entry in self._decoder.get_inputs()]
         self._layers = sum(name.startswith("self_key_") for name in inputs)
         self._appends = "cross_last_key_0" in inputs
+        logits = next(entry for entry in self._decoder.get_outputs() if entry.name == "logits")
+        self._vocabulary_size = int(logits.shape[-1])
 
     def greedy(self, sources: Sequence[Tokens], batch_rows: int = 64) -> Iterator[Decoded]:
         """Decode sentences greedily, longest together with longest.
@@ -119,6 +121,47 @@ class GraphRunner:
 
         self.run(batch, steps, choose)
         return np.stack(taken, axis=1), done
+
+    def alone(
+        self, source: Tokens, steps: int, burst: onnxruntime.InferenceSession | None = None, most: int = 1
+    ) -> tuple[list[int], list[NDArray[Any]]]:
+        """Decode one sentence greedily, as a server does that has no other.
+
+        Args:
+            source: its ids, prefix and suffix included.
+            steps: after which it ends.
+            burst: the graph of a burst, which then makes the steps; None steps the decoder.
+            most: steps of a burst.
+
+        Returns:
+            The tokens, with the end token if it came, and what the self-attention caches hold of them.
+        """
+        lengths = np.array([len(source)], np.int32)
+        state = self._start(self.encode([source]), lengths, 1, steps)
+        caches = [name for name in state if name.startswith("self_") and state[name].ndim == 4]
+        updated = [name.replace("key", "key_out").replace("value", "value_out") for name in caches]
+        bans = np.zeros(self._vocabulary_size, np.float32)
+        bans[self.suppressed_ids] = -np.inf
+        tokens: list[int] = []
+        while len(tokens) < steps and self._eos_id not in tokens:
+            done = len(tokens)
+            state["positions"][:] = state["self_lengths"][:] = done
+            state["self_total"][()] = done + 1
+            if burst is None:
+                logits, _ = self._step(state, 1)
+                tokens.append(int((logits + bans).argmax()))
+            else:
+                limits = {
+                    "steps": np.array(min(most, steps - done)),
+                    "stop": np.array(0),
+                    "endless": np.array(0),
+                }
+                feeds = {**state, **limits, "end_id": np.array(self._eos_id), "bans": bans}
+                made, *filled = burst.run(["tokens", *updated], feeds)
+                tokens += made.reshape(-1).tolist()
+                state.update(zip(caches, filled, strict=True))
+            state["input_ids"][:, 0] = tokens[-1]
+        return tokens, [state[name][:, :, : len(tokens)] for name in caches]
 
     def forced(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[NDArray[np.float32]]:
         """Score known targets, step by step, as one batch.

@@ -340,12 +340,14 @@ def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str])
     The bundle's own graphs come first, so that they are written as they were; a bundle with a file of
     weights for each side gets one for both.
     """
-    own = [manifest.graphs.encoder, *(manifest.graphs.decoders[width] for width in decoders)]
+    widths = [manifest.graphs.decoders[width] for width in decoders]
+    burst = () if manifest.graphs.burst is None else (manifest.graphs.burst,)
+    own = [manifest.graphs.encoder, *widths, *burst]
     before = {
         name for graph in own for name in summarise_onnx((directory / graph).read_bytes()).external_files
     }
     graphs = {graph: onnx.load(directory / graph) for graph in own}
-    whole = [graphs[graph] for graph in own[1:]]
+    whole = [graphs[graph] for graph in widths]
     graphs |= {name: with_bound_columns(graph) for name, graph in zip(decoders.values(), whole, strict=True)}
     graphs[COLUMNS_FILE] = column_graph(whole[0])
     graphs[PROJECTION_FILE] = projection_graph(whole[0])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
 from export.bundle import Agreement, Golden, Parity
 from export.runner import Decoded, GraphRunner, Tokens
@@ -180,6 +181,26 @@ def check_beam_graph(
         raise GateError(
             f"the graph for {beams} beams differs from the one for 1 by {difference:.2e}, more than {limit:g}"
         )
+
+
+def is_same_in_bursts(
+    single: GraphRunner, burst: InferenceSession, sources: Sequence[Tokens], steps: Sequence[int]
+) -> bool:
+    """Tell whether sentences decoded several steps at a time get the tokens and caches of single steps.
+
+    Args:
+        single: the decoder of beam width 1.
+        burst: the graph of a burst.
+        sources: sentences.
+        steps: of each, at most.
+    """
+    for number, (source, longest) in enumerate(zip(sources, steps, strict=True)):
+        most = 2 + number % 7
+        tokens, caches = single.alone(source, longest)
+        made, filled = single.alone(source, longest, burst, most)
+        if tokens != made or not all(map(np.array_equal, caches, filled)):
+            return False
+    return True
 
 
 def largest_difference(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> float:

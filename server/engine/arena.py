@@ -107,6 +107,12 @@ class Arena:
         return self._caches.target_capacity
 
     @property
+    def free_positions(self) -> int:
+        """Positions that every row can still be given before caches have to grow."""
+        longest = self.target_lengths[: self.count].max() if self._longest is None else self._longest
+        return self.target_capacity - int(longest)
+
+    @property
     def source_capacity(self) -> int:
         """Positions S that a sentence's cross-attention cache has room for."""
         return self._caches.source_capacity
@@ -139,16 +145,16 @@ class Arena:
         self._longest = None
         return first
 
-    def prepare_step(self) -> None:
-        """Make room for one more position of every row and set the scalar inputs."""
+    def prepare_step(self, steps: int = 1) -> None:
+        """Make room for so many more positions of every row and set the scalar inputs."""
         if self._longest is None:
             self._longest = int(self.target_lengths[: self.count].max())
             self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
-        longest = self._longest + 1
+        longest = self._longest + steps
         if longest > self.target_capacity:
             self._prefixes.clear()
             self._caches.grow_target(next_capacity(longest, self._spec.max_target_tokens), self.rows)
-        self._self_total[...] = longest
+        self._self_total[...] = self._longest + 1
 
     def buffers(self, first: int, count: int) -> StepBuffers:
         """Give the arrays of `count` sentences from place `first` on, as the decoder's inputs and outputs.
@@ -187,13 +193,13 @@ class Arena:
             self._prefixes[count] = buffers
         return buffers
 
-    def finish_step(self) -> None:
-        """Count the position that the decoder has just written for every row."""
+    def finish_step(self, steps: int = 1) -> None:
+        """Count the positions that the decoder has just written for every row."""
         if self._longest is not None:
-            self._longest += 1
-        self.target_lengths[: self.count] += 1
-        self._positions[: self.rows] += 1
-        self._self_lengths[: self.rows] += 1
+            self._longest += steps
+        self.target_lengths[: self.count] += steps
+        self._positions[: self.rows] += steps
+        self._self_lengths[: self.rows] += steps
 
     def reorder(self, rows: NDArray[np.intp], parents: NDArray[np.intp]) -> None:
         """Let rows continue other rows' targets: copy the filled self-attention cache of `parents` to `rows`.

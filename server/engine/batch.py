@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from server.errors import InferenceError
 from server.runtime.memory import Device, Ranker, Tensor
-from server.runtime.session import DecoderSession, ModelSpec
+from server.runtime.session import BurstSession, DecoderSession, ModelSpec
 
 from .arena import Arena
 from .beam import BeamSearch
 from .best_columns import BestColumns
 from .bound_columns import BoundColumns
-from .search import GreedySearch, Search, SearchResult
+from .search import Advance, GreedySearch, Search, SearchResult
 from .sequence import EngineLimits, EngineObserver, Sequence
 from .shortlist import Shortlist
 
@@ -32,6 +32,7 @@ class Batch:
 
     Attributes:
         sequences: the sentences, in the order of their places in the arena.
+        steps: target positions that the last `step` decoded.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Batch:
         shortlist: Shortlist | None = None,
         device: Device | None = None,
         ranker: Ranker | None = None,
+        burst: BurstSession | None = None,
     ) -> None:
         """Allocate the arena and the search.
 
@@ -56,6 +58,7 @@ class Batch:
             shortlist: gives every sentence its candidates; None if the decoder scores the whole vocabulary.
             device: where caches and scores lie; None for numpy arrays.
             ranker: ranks the scores for a beam search; numpy does it if None.
+            burst: makes several steps of a sentence that is alone, for beam width 1; None if nothing does.
         """
         max_sentences = limits.max_rows // beam_width
         self._decoder = decoder
@@ -72,14 +75,12 @@ class Batch:
         self._best: BestColumns | None = None
         if device is not None:
             self._best = BestColumns(device, spec, beam_width, max_sentences)
-        self._search: Search = (
-            GreedySearch(max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end)
-            if beam_width == 1
-            else BeamSearch(
-                beam_width, max_sentences, spec.eos_id, spec.suppressed_ids, spec.forced_end, ranker
-            )
-        )
+        ids = spec.eos_id, spec.suppressed_ids, spec.forced_end
+        self._greedy = GreedySearch(max_sentences, *ids) if beam_width == 1 else None
+        self._search: Search = self._greedy or BeamSearch(beam_width, max_sentences, *ids, ranker)
+        self._burst = burst
         self.sequences: list[Sequence] = []
+        self.steps = 1
 
     @property
     def rows(self) -> int:
@@ -110,25 +111,22 @@ class Batch:
             self._search.admit(place, sequence.options, longest, sequence.source)
         self.sequences.extend(sequences)
 
-    def step(self) -> list[Finished]:
+    def step(self, most: int = 1) -> list[Finished]:
         """Decode one target position of every sentence; those that end leave.
+
+        Args:
+            most: target positions that may be decoded of a sentence that is alone.
 
         Returns:
             The sentences that left: ended, or failed because the decoder fails on them even when they are
             alone.
         """
-        arena, bound = self._arena, self._bound
-        arena.prepare_step()
-        if bound is not None:
-            bound.shrink()
-        failed = self._run(0, arena.count)
-        if self._best is not None:
-            advance = self._best.advance(self._search, arena.logits[: arena.rows])
-        elif bound is not None:
-            advance = self._search.advance(*bound.own_scores())
-        else:
-            advance = self._search.advance(arena.logits[: arena.rows])
-        arena.finish_step()
+        arena = self._arena
+        failed: dict[int, InferenceError] = {}
+        advance = self._leap(most)
+        if advance is None:
+            advance = self._advance(failed)
+        arena.finish_step(self.steps)
         for place in advance.broken:
             failed.setdefault(place, InferenceError("the model's scores are not finite numbers"))
         leaving: dict[int, SearchResult | InferenceError] = {
@@ -145,6 +143,41 @@ class Batch:
             arena.reorder(rows, parents)
         arena.input_ids[: arena.rows, 0] = advance.tokens
         return self._retire(leaving) if leaving else []
+
+    def _advance(self, failed: dict[int, InferenceError]) -> Advance:
+        """Run the decoder and choose the next tokens; sentences on which it fails are added to `failed`."""
+        arena, bound = self._arena, self._bound
+        self.steps = 1
+        arena.prepare_step()
+        if bound is not None:
+            bound.shrink()
+        failed.update(self._run(0, arena.count))
+        if self._best is not None:
+            return self._best.advance(self._search, arena.logits[: arena.rows])
+        if bound is not None:
+            return self._search.advance(*bound.own_scores())
+        return self._search.advance(arena.logits[: arena.rows])
+
+    def _leap(self, most: int) -> Advance | None:
+        """Make several steps of a sentence that is alone, in one run; None if that cannot be done now."""
+        arena = self._arena
+        if most == 1 or self._burst is None or self._greedy is None or arena.count != 1:
+            return None
+        room, endless = self._greedy.leeway()
+        steps = min(
+            most, room, arena.free_positions
+        )  # caches that grow before they must are copied for nothing
+        if steps < 2:
+            return None
+        arena.prepare_step(steps)
+        try:
+            tokens = self._burst.run(arena.buffers(0, 1), steps, endless)
+        except InferenceError:
+            return None  # a single step says what to make of it
+        if tokens is None:
+            return None
+        self.steps = len(tokens)
+        return self._greedy.follow(tokens)
 
     def drop(self, leaving: Iterable[Sequence]) -> None:
         """Free the rows of sentences that nobody waits for; those that are not here are ignored."""

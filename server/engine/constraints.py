@@ -77,6 +77,20 @@ class Constraints:
         self._last_step[place] = max_length - 1 if self._forced_end else -1
         return bool(self._changes[place])
 
+    def endless(self, place: int, steps: int) -> int | None:
+        """Tell for how many steps a sentence must not end, if nothing else constrains it.
+
+        Args:
+            place: of the sentence.
+            steps: tokens chosen so far.
+
+        Returns:
+            None if it has other wishes. What the model never writes is no wish of a sentence.
+        """
+        if self._remembers[place] or self._forces[place]:
+            return None
+        return max(0, int(self._min_length[place]) - steps)
+
     def retire(self, place: int, last: int) -> None:
         """Forget the sentence at `place`; the one at `last` moves there."""
         self._looked_at = -1

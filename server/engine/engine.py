@@ -5,11 +5,14 @@ different beam widths cannot share a decoder run (a sentence's beams are folded 
 there is one batch per width, and each of them makes one step in turn.
 """
 
+import contextlib
 import math
 from collections.abc import Callable
+from concurrent.futures import InvalidStateError
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from server.errors import AbortedError, DeadlineExceededError, DragomanError, InferenceError
 from server.runtime.memory import Ranker
@@ -19,6 +22,10 @@ from .batch import Batch, Finished
 from .scheduler import encoder_batches
 from .sequence import EngineLimits, EngineObserver, Sequence, SequenceResult
 from .shortlist import Shortlist
+
+BURST_S = 0.05
+"""What the steps that a sentence makes alone in one run may take: it is not ended by its deadline meanwhile.
+Whoever comes waits for one of them."""
 
 ENCODER_TOKENS = 256
 """Positions of one encoder run on a processor, padding included: what it computes stays in the second-level
@@ -31,6 +38,14 @@ class Outcome:
 
     sequence: Sequence
     result: SequenceResult | DragomanError
+
+    def resolve(self) -> None:
+        """Set the future; the one place where that is done. One that its caller cancelled stays cancelled."""
+        with contextlib.suppress(InvalidStateError):
+            if isinstance(self.result, SequenceResult):
+                self.sequence.future.set_result(self.result)
+            else:
+                self.sequence.future.set_exception(self.result)
 
 
 class Engine:
@@ -46,6 +61,7 @@ class Engine:
         shortlist: Shortlist | None = None,
         *,
         starts_first: bool = False,
+        stop: NDArray[np.int64] | None = None,
     ) -> None:
         """Start with no sentence and no arena.
 
@@ -58,6 +74,7 @@ class Engine:
             shortlist: candidates of sentences, for decoders that take their columns as inputs.
             starts_first: whether a step that starts sentences leaves decoding to the next one, so that all
                 who may start are there when decoding goes on.
+            stop: int64 []; whoever wants the worker to look up soon sets it to another number than 0.
         """
         self._shortlist = shortlist
         self._starts_first = starts_first
@@ -71,7 +88,9 @@ class Engine:
         self._encoder_tokens = limits.max_batch_tokens
         if runtime.device is None:
             self._encoder_tokens = min(self._encoder_tokens, ENCODER_TOKENS)
+        self._stop = np.zeros((), np.int64) if stop is None else stop
         self._batches: dict[int, Batch] = {}
+        self._step_s = math.inf  # of the last step; one that is alone next time may make several at once
 
     @property
     def rows(self) -> int:
@@ -95,20 +114,28 @@ class Engine:
             outcomes += self._start(run)
         return outcomes if runs and self._starts_first else outcomes + self.decode()
 
-    def decode(self) -> list[Outcome]:
+    def decode(self, *, bursts: bool = False) -> list[Outcome]:
         """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.
+
+        Args:
+            bursts: whether a sentence that is alone may make several steps in one run.
 
         Returns:
             The sentences that left in this step.
         """
         started_s, busy_rows = self._clock(), self.rows
+        most = self._steps_at_once() if bursts and busy_rows == 1 else 1
         finished: list[Finished] = []
+        steps = 0
         for batch in self._batches.values():
             if batch.sequences:
-                finished += batch.step()
+                finished += batch.step(most)
+                steps = batch.steps
         now_s = self._clock()
         if busy_rows:
-            self._observer.step(busy_rows, self._limits.max_rows - busy_rows, now_s - started_s)
+            self._step_s = (now_s - started_s) / steps
+            for _ in range(steps):
+                self._observer.step(busy_rows, self._limits.max_rows - busy_rows, self._step_s)
         return [self._outcome(sentence, now_s) for sentence in finished]
 
     @property
@@ -169,6 +196,10 @@ class Engine:
             sequence.decoding_since_s = now_s
         return []
 
+    def _steps_at_once(self) -> int:
+        """How many steps of a lone sentence take no longer than `BURST_S`, as the last one went."""
+        return max(1, int(BURST_S / max(self._step_s, BURST_S / 1000)))
+
     def _batch(self, beam_width: int) -> Batch:
         """Give the batch of a beam width; made when it is first needed."""
         if beam_width not in self._batches:
@@ -182,6 +213,7 @@ class Engine:
                 self._shortlist,
                 self._runtime.device,
                 self._ranker(beam_width),
+                self._runtime.burst(self._stop) if beam_width == 1 else None,
             )
         return self._batches[beam_width]
 

@@ -1,5 +1,6 @@
 """One worker's engines, a lane each, and their turns."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 
@@ -96,7 +97,7 @@ class Lanes:
         outcomes: list[Outcome] = []
         until_s = engine.next_deadline_s
         while not outcomes and undisturbed() and self._clock() < until_s:
-            outcomes = self._step(busy[0], engine.decode)
+            outcomes = self._step(busy[0], functools.partial(engine.decode, bursts=True))
         return outcomes
 
     def _step(self, lane: Lane, step: Callable[[], list[Outcome]]) -> list[Outcome]:

@@ -192,6 +192,32 @@ class GreedySearch:
         ended = np.flatnonzero((tokens == self._eos_id) | (steps >= self._max_length[:count]))
         return Advance(tokens, ended.tolist(), broken, _NO_ROWS, _NO_ROWS)
 
+    def leeway(self) -> tuple[int, int]:
+        """Tell what a sentence that is alone can do without this search.
+
+        Returns:
+            For how many steps the best token is all that it wants, and in how many of them the end token is
+            not allowed.
+        """
+        steps = int(self._steps[0])
+        endless = self._constraints.endless(0, steps)
+        if endless is None or self._scored[0] or self._sampler.draws(1):
+            return 0, 0
+        return int(self._max_length[0]) - steps, endless
+
+    def follow(self, tokens: NDArray[np.int64]) -> Advance:
+        """Take over what a sentence that is alone has done without this search.
+
+        Args:
+            tokens: int64 [M], at most as many as `leeway` said; none but the last is the end token.
+        """
+        start, last = int(self._steps[0]), tokens[-1:]
+        end = start + len(tokens)
+        self._history[0, start:end] = tokens
+        self._steps[0] = end
+        ended = last[0] == self._eos_id or end >= self._max_length[0]
+        return Advance(last, [0] if ended else [], [], _NO_ROWS, _NO_ROWS)
+
     def result(self, place: int) -> SearchResult:
         """Give the one hypothesis of an ended sentence; see `Search.result`."""
         length = int(self._steps[place])

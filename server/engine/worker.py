@@ -1,8 +1,8 @@
 """The only threads of the engine: workers that share a model and a waiting line, and the futures.
 
 A request's way: `WorkerPool.submit` puts its sentences in the scheduler and wakes the workers; a worker's
-`Engine.step` takes them over and decodes them; `_resolve` sets each future, exactly once. Nothing polls: an
-idle worker sleeps on a condition until there is work or the end.
+`Engine.step` takes them over and decodes them; `Outcome.resolve` sets each future, exactly once. Nothing
+polls: an idle worker sleeps on a condition until there is work or the end.
 """
 
 import functools
@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as SequenceOf
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
+
+import numpy as np
 
 from server.errors import AbortedError, DragomanError, DrainingError, EngineDeadError
 from server.runtime.session import Runtime
@@ -78,6 +80,7 @@ class WorkerPool:
         self._changed = threading.Condition(self._lock)  # all sentences have ended, or the engine has
         self._calls = [threading.Condition(self._lock) for _ in range(limits.workers)]
         self._budget = CacheBudget(runtime.spec, limits, shortlist)
+        self._stops = [np.zeros((), np.int64) for _ in range(limits.workers)]
         self._lanes = [self._lanes_of(worker, runtime, shortlist) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
         self._shares = Shares(limits.workers, limits.max_rows)
@@ -239,7 +242,7 @@ class WorkerPool:
 
         def make_engine(lane: Lane, take: Callable[[int], list[Sequence]]) -> Engine:
             shared = (runtime, self._limits, take, self._observer, self._clock, shortlist)
-            return Engine(*shared, starts_first=lane in STARTS_FIRST)
+            return Engine(*shared, starts_first=lane in STARTS_FIRST, stop=self._stops[worker])
 
         return Lanes(make_engine, schedule, self._observer, self._clock)
 
@@ -248,6 +251,7 @@ class WorkerPool:
         lanes, tried_epoch = self._lanes[worker], -1
         try:
             while True:
+                self._stops[worker][...] = 0
                 news = self._news  # before it looks: what comes meanwhile is news
                 waiting = self._wait_for_work(worker, tried_epoch)
                 if waiting is None:
@@ -291,6 +295,8 @@ class WorkerPool:
     def _tell(self) -> None:
         """Let the workers look up, and wake those who have something to start; call with the lock held."""
         self._news += 1
+        for stop in self._stops:
+            stop[...] = 1  # ends a burst
         for worker in range(len(self._calls)) if self._stopping else self._called():
             self._calls[worker].notify()
 
@@ -383,15 +389,4 @@ class WorkerPool:
         else:
             reason = _END_REASONS.get(result.reason, "error")
             self._observer.finished(reason, len(sequence.source), 0, sequence.queue_s)
-        _resolve(sequence.future, result)
-
-
-def _resolve(future: Future[SequenceResult], result: SequenceResult | DragomanError) -> None:
-    """Set a future; the one place where that is done. A future that its caller cancelled stays cancelled."""
-    try:
-        if isinstance(result, SequenceResult):
-            future.set_result(result)
-        else:
-            future.set_exception(result)
-    except InvalidStateError:
-        return
+        outcome.resolve()

@@ -8,7 +8,10 @@ from .session import Array
 
 
 def bind_arrays(
-    session: ort.InferenceSession, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    session: ort.InferenceSession,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    binding: ort.IOBinding | None = None,
 ) -> ort.IOBinding:
     """Bind arrays by their addresses; they must be C-contiguous and live as long as the binding.
 
@@ -16,8 +19,9 @@ def bind_arrays(
         session: on the processor.
         inputs: by the names of the graph's inputs.
         outputs: by the names of its outputs; the runs write them.
+        binding: of the session, to be added to; a new one if None.
     """
-    binding = session.io_binding()
+    binding = binding or session.io_binding()
     for name, array in inputs.items():
         binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
     for name, array in outputs.items():

@@ -22,7 +22,7 @@ Settings that were measured, not assumed:
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ from export.bundle import BundleError, Manifest
 from server.errors import InferenceError
 
 from .binding import bind_arrays
+from .burst import BurstGraph, OnnxBurst
 from .device import OnnxDevice, Provider
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
@@ -147,6 +148,7 @@ class ModelRuntime:
         self._decoders: dict[int, Graph] = {}
         self._spec = self._read_spec(self._decoder_graph(1).shared)
         self._encoder = self._load_encoder()
+        self._burst = self._burst_graph()
         self._columns = None
         if self._shortlist is not None:
             files = self._shortlist.columns, self._shortlist.projection
@@ -223,6 +225,14 @@ class ModelRuntime:
             return DeviceDecoder(graph.shared, self._run_options)
         return OnnxDecoder(graph, self._run_options)
 
+    def burst(self, stop: NDArray[np.int64]) -> OnnxBurst | None:
+        """Give what makes several steps of a lone sentence; see `Runtime.burst`."""
+        if self._burst is None:
+            return None
+        spec = self._spec
+        ids = spec.eos_id, spec.suppressed_ids
+        return OnnxBurst(self._burst, self._run_options, stop, spec.vocabulary_size, *ids)
+
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
         own_columns = self._shortlist is not None  # every batch has scores of another width
@@ -245,11 +255,26 @@ class ModelRuntime:
                 self._decoders[beam_width] = self._graph(self._decoder_files[str(beam_width)])
             return self._decoders[beam_width]
 
+    def _burst_graph(self) -> BurstGraph | None:
+        """Prepare the graph of a burst, if the bundle has one and sentences are decoded over all words."""
+        file = self._manifest.graphs.burst
+        if file is None or self._device is not None or self._shortlist is not None:
+            return None
+        threads = max(self._threads, self._solo_threads)
+        return BurstGraph(file, self._loader(file), threads, self._traffic, self._is_unchanged())
+
     def _graph(self, file: str) -> Graph:
-        """Load one graph. It knows nothing of this object, so that nothing keeps weights that are let go."""
-        load = functools.partial(_load, self._directory, file, self._threads, self._providers)
-        is_unchanged = functools.partial(_is_unchanged, self._directory, self._files)
-        return Graph(load, self._threads, self._solo_threads, self._traffic, is_unchanged)
+        """Load one graph."""
+        return Graph(
+            self._loader(file), self._threads, self._solo_threads, self._traffic, self._is_unchanged()
+        )
+
+    # Neither knows this object, so that nothing keeps weights that are let go.
+    def _loader(self, file: str) -> Callable[[int], ort.InferenceSession]:
+        return functools.partial(_load, self._directory, file, self._threads, self._providers)
+
+    def _is_unchanged(self) -> Callable[[], bool]:
+        return functools.partial(_is_unchanged, self._directory, self._files)
 
     def _read_spec(self, decoder: ort.InferenceSession) -> ModelSpec:
         """Check that the decoder graph is the one that the manifest describes."""

@@ -116,6 +116,27 @@ class DecoderSession(Protocol):
         """
 
 
+class BurstSession(Protocol):
+    """Runs the decoder for several target positions of one sentence. Owned by one worker thread."""
+
+    def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
+        """Take the best token so often, up to the end token: the same tokens and caches as single steps.
+
+        Running it again with the same inputs writes the same values, and so does `DecoderSession.step`.
+
+        Args:
+            buffers: of one sentence and beam width 1; `logits` are not written.
+            steps: how often at most, at least 1.
+            endless: how many of the steps must not yield the end token.
+
+        Returns:
+            int64 [M], the tokens of the M steps that were made; None if it is better not done now.
+
+        Raises:
+            InferenceError: the run failed; the session stays usable.
+        """
+
+
 class ColumnSource(Protocol):
     """Gives columns of the projection. Thread-safe."""
 
@@ -172,6 +193,13 @@ class Runtime(Protocol):
 
         Raises:
             InferenceError: the decoder cannot be loaded.
+        """
+
+    def burst(self, stop: NDArray[np.int64]) -> BurstSession | None:
+        """Give what makes several steps of a lone sentence, for one worker, if there is such a thing.
+
+        Args:
+            stop: int64 [], which another thread may set: other than 0 it ends a run after the next step.
         """
 
     def ranker(self, best: int) -> "Ranker | None":

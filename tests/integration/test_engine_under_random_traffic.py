@@ -38,7 +38,6 @@ options = st.builds(
         min_decoding_length=shortest,
         max_decoding_length=LONGEST,
         target_prefix=prefix,
-        return_scores=True,
         **others,
     ),
     width=st.sampled_from([1, 1, 2, 4]),
@@ -49,6 +48,7 @@ options = st.builds(
     repetition_penalty=st.sampled_from([1.0, 1.0, 1.3]),
     no_repeat_ngram_size=st.sampled_from([0, 0, 1, 2]),
     prefix=st.sampled_from([(), (), (7,), (9, 8, 7)]),
+    return_scores=st.booleans(),  # without them a sentence that is alone goes several steps at once
     sampling_topk=st.sampled_from([1, 1, 1, 0, 5]),
     sampling_topp=st.sampled_from([1.0, 0.8]),
     sampling_temperature=st.sampled_from([1.0, 0.7]),
@@ -108,9 +108,10 @@ class Traffic:
     def check(self, source: Ids, chosen: DecodingOptions, result: SequenceResult) -> None:
         expected = self.alone(source, chosen)
         assert [h.tokens for h in result.hypotheses] == [tokens for tokens, _ in expected]
-        assert [h.score for h in result.hypotheses] == pytest.approx(
-            [score for _, score in expected], abs=1e-4
-        )
+        if chosen.return_scores or chosen.beam_size > 1:
+            assert [h.score for h in result.hypotheses] == pytest.approx(
+                [score for _, score in expected], abs=1e-4
+            )
         self.compared += 1
 
 

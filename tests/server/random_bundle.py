@@ -7,11 +7,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from export.bundle import Manifest
+from export.burst_graph import burst_graph
 
 MICROSOFT = "com.microsoft"
 LAYERS, HEADS, HEAD_SIZE, VOCABULARY, LONGEST = 2, 4, 8, 50, 64
 SIZE = HEADS * HEAD_SIZE
 EOS = 3
+BURST = "decoder.burst.onnx"
 
 
 class _Graph:
@@ -147,7 +149,8 @@ def write(directory: Path, widths: tuple[int, ...] = (1, 2, 4)) -> Manifest:
     _write_encoder(directory / "encoder.onnx")
     for width, file in decoders.items():
         _write_decoder(directory / file, int(width))
-    files = ["encoder.onnx", *decoders.values(), "source.spm", "MODEL_CARD.md", "NOTICE"]
+    onnx.save(burst_graph(onnx.load(directory / decoders["1"])), directory / BURST)
+    files = ["encoder.onnx", *decoders.values(), BURST, "source.spm", "MODEL_CARD.md", "NOTICE"]
     return Manifest.model_validate(
         {
             "format_version": 1,
@@ -172,7 +175,7 @@ def write(directory: Path, widths: tuple[int, ...] = (1, 2, 4)) -> Manifest:
                 "vocab_size": VOCABULARY,
                 "parameters": 1,
             },
-            "graphs": {"opset": 20, "encoder": "encoder.onnx", "decoders": decoders},
+            "graphs": {"opset": 20, "encoder": "encoder.onnx", "decoders": decoders, "burst": BURST},
             "tokenizer": {"kind": "sentencepiece", "source": "source.spm"},
             "files": {file: {"sha256": "0" * 64, "size_bytes": 0} for file in files},
         }

@@ -137,6 +137,39 @@ class FakeDecoder:
         return tuple(map(int, first))
 
 
+class FakeBurst:
+    """Steps a `FakeDecoder` and takes the best token itself."""
+
+    def __init__(self, decoder: FakeDecoder, stop: NDArray[np.int64]) -> None:
+        self.decoder = decoder
+        self.stop = stop
+        self.asked: list[tuple[int, int]] = []
+        self.made: list[int] = []
+        self.refuses = False
+
+    def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
+        self.asked.append((steps, endless))
+        if self.refuses:
+            return None
+        own = ("input_ids", "positions", "self_lengths", "self_total")
+        moving = {name: buffers.inputs[name].copy() for name in own}
+        logits = np.zeros((1, VOCABULARY), np.float32)
+        each = StepBuffers({**buffers.inputs, **moving}, {**buffers.outputs, "logits": logits})
+        tokens: list[int] = []
+        while len(tokens) < steps and EOS not in tokens:
+            self.decoder.step(each)
+            if len(tokens) < endless:
+                logits[0, EOS] = -np.inf
+            tokens.append(int(logits[0].argmax()))
+            moving["input_ids"][:] = tokens[-1]
+            for name in own[1:]:
+                moving[name] += 1
+            if self.stop:
+                break
+        self.made.append(len(tokens))
+        return np.array(tokens, np.int64)
+
+
 class FakeRuntime:
     device = None
 
@@ -148,6 +181,8 @@ class FakeRuntime:
         self.decoder_poison: int | None = None
         self.before_step: Callable[[], None] = lambda: None
         self.terminated = False
+        self.has_bursts = False
+        self.bursts: list[FakeBurst] = []
 
     def decoder(self, beam_width: int) -> FakeDecoder:
         decoder = FakeDecoder(beam_width, self.language)
@@ -155,6 +190,12 @@ class FakeRuntime:
         decoder.before = self.before_step
         self.decoders.append(decoder)
         return decoder
+
+    def burst(self, stop: NDArray[np.int64]) -> FakeBurst | None:
+        if not self.has_bursts:
+            return None
+        self.bursts.append(FakeBurst(self.decoder(1), stop))
+        return self.bursts[-1]
 
     def ranker(self, best: int) -> None:
         """numpy does it."""

@@ -1,0 +1,146 @@
+"""The graph of a burst: several greedy steps of a lone sentence in one run of ONNX Runtime.
+
+It is loaded when a sentence is first decoded alone, mostly a golden one at the start, and then stands in for
+the decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
+only while no other worker runs.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from export.bundle import BundleError
+from server.errors import InferenceError
+
+from .binding import bind_arrays
+from .session import Array, StepBuffers
+from .traffic import Traffic
+
+TOKENS = "tokens"
+
+_log = logging.getLogger("dragoman.runtime")
+
+
+class BurstGraph:
+    """The graph, loaded once. Thread-safe."""
+
+    def __init__(
+        self,
+        file: str,
+        load: Callable[[int], ort.InferenceSession],
+        threads: int,
+        traffic: Traffic,
+        is_unchanged: Callable[[], bool],
+    ) -> None:
+        """Load nothing yet.
+
+        Args:
+            file: its name.
+            load: makes a session with so many threads.
+            threads: of a run; with more than one it needs the machine to itself.
+            traffic: knows who runs.
+            is_unchanged: as for `graph.Graph`.
+        """
+        self._file = file
+        self._load = load
+        self._threads = threads
+        self._is_unchanged = is_unchanged
+        self._lock = threading.Lock()
+        self._session: ort.InferenceSession | None = None
+        self._given_up = False
+        self.traffic = traffic
+
+    def session(self, alone: bool) -> ort.InferenceSession | None:
+        """Give the session for a run; None if there is to be none."""
+        if self._given_up or (self._threads > 1 and not alone):
+            return None
+        with self._lock:
+            if self._session is None and not self._given_up:
+                try:
+                    if not self._is_unchanged():
+                        raise BundleError(self._file, "the bundle's files have changed since it was loaded")
+                    self._session = _checked(self._file, self._load(self._threads))
+                except BundleError as error:
+                    self._given_up = True
+                    _log.warning("sentences alone are decoded step by step: %s", error)
+            return self._session
+
+
+class OnnxBurst:
+    """The graph with one worker's bindings; see `session.BurstSession`. Owned by the worker thread."""
+
+    def __init__(
+        self,
+        graph: BurstGraph,
+        run_options: ort.RunOptions,
+        stop: NDArray[np.int64],
+        vocabulary_size: int,
+        eos_id: int,
+        suppressed_ids: Sequence[int],
+    ) -> None:
+        """Prepare what is the same in all runs.
+
+        Args:
+            graph: of the bundle.
+            run_options: options of every run.
+            stop: int64 []; see `Runtime.burst`. Bound where it is, so that a run sees what is written to it.
+            vocabulary_size: target tokens V.
+            eos_id: the token that ends a target.
+            suppressed_ids: tokens that are never written.
+        """
+        self._graph = graph
+        self._run_options = run_options
+        self._steps, self._endless = np.zeros((), np.int64), np.zeros((), np.int64)
+        bans = np.zeros(vocabulary_size, np.float32)
+        bans[list(suppressed_ids)] = -np.inf
+        self._own: dict[str, Array] = {
+            "steps": self._steps,
+            "stop": stop,
+            "endless": self._endless,
+            "end_id": np.array(eos_id, np.int64),
+            "bans": bans,
+        }
+        self._bound: tuple[StepBuffers, ort.IOBinding] | None = None
+
+    def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
+        """Make up to `steps` steps; see `BurstSession.run`."""
+        self._steps[...], self._endless[...] = steps, endless
+        try:
+            with self._graph.traffic.run() as alone:
+                session = self._graph.session(alone)
+                if session is None:
+                    return None
+                binding = self._binding(session, buffers)
+                binding.bind_output(TOKENS, "cpu")  # anew: how many there are differs
+                session.run_with_iobinding(binding, self._run_options)
+                tokens: Array = binding.get_outputs()[0].numpy()
+        except Exception as error:
+            raise InferenceError(f"the decoder failed: {type(error).__name__}") from error
+        made: NDArray[np.int64] = tokens.reshape(-1)
+        if not 1 <= len(made) <= steps or made.min() < 0 or made.max() >= len(self._own["bans"]):
+            raise InferenceError("the decoder failed: its tokens are none")
+        return made
+
+    def _binding(self, session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
+        """Bind the arrays of a sentence, unless they are bound already."""
+        if self._bound is None or self._bound[0] is not buffers:
+            wanted = {node.name for node in session.get_outputs()}
+            caches = {name: array for name, array in buffers.outputs.items() if name in wanted}
+            binding = session.io_binding()
+            binding.bind_output(TOKENS, "cpu")  # the first of the outputs
+            self._bound = buffers, bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
+        return self._bound[1]
+
+
+def _checked(file: str, session: ort.InferenceSession) -> ort.InferenceSession:
+    """Compare a graph's tensors with what is bound; those of the caches are the decoder's."""
+    given = {node.name for node in session.get_inputs()}
+    outputs = [node.name for node in session.get_outputs()]
+    missing = {"input_ids", "steps", "stop", "end_id", "endless", "bans"} - given
+    if missing or outputs[:1] != [TOKENS] or not all(name.startswith("self_") for name in outputs[1:]):
+        raise BundleError(file, "the graph is none that makes several steps of a decoder")
+    return session

@@ -1,0 +1,111 @@
+"""The graph of several steps: wide products taken apart with the same bits, and the gate that compares."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from export import pipeline
+from export.assemble import BURST_FILE
+from export.bundle import load_manifest, verify_bundle
+from export.burst_graph import WIDE, burst_graph, with_wide_products_apart
+from export.quantize import ActivationRange, quantize_graph
+from export.runner import GraphRunner, open_session
+from export.verify import is_same_in_bursts
+from tests.export.test_quantize import graph, run, weights
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("columns", [WIDE, 3001])
+def test_a_wide_product_taken_apart_has_the_same_bits(columns: int, with_bias: bool) -> None:
+    weight, x = weights(64, columns), weights(7, 64)
+    constants = {"w": weight}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m" if with_bias else "y"])]
+    if with_bias:
+        constants["b"] = weights(columns)
+        nodes.append(helper.make_node("Add", ["m", "b"], ["y"]))
+    whole = quantize_graph(graph(nodes, constants, columns=64), [ActivationRange(-2.5, 3.0)], 7)
+    apart = onnx.ModelProto()
+    apart.CopyFrom(whole)
+    before, made, kept = with_wide_products_apart(whole.graph)
+    del apart.graph.node[:], apart.graph.initializer[:]
+    apart.graph.node.extend([*before, *made])
+    apart.graph.initializer.extend(kept)
+    assert [node.op_type for node in made][1:3] == ["MatMulIntegerToFloat", "Mul"]
+    for rows in (1, 2, 7):
+        np.testing.assert_array_equal(run(whole, x[:rows])[0], run(apart, x[:rows])[0])
+
+
+def test_narrow_products_stay_as_they_are() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    whole = quantize_graph(graph(nodes, {"w": weights(16, WIDE - 1)}), [ActivationRange(-2.5, 3.0)], 7)
+    before, made, kept = with_wide_products_apart(whole.graph)
+    assert before == []
+    assert made == list(whole.graph.node)
+    assert {tensor.name for tensor in kept} == {tensor.name for tensor in whole.graph.initializer}
+
+
+def runner(bundle: Path) -> GraphRunner:
+    manifest = load_manifest(bundle)
+    ids = manifest.special_tokens
+    return GraphRunner(
+        bundle / manifest.graphs.encoder,
+        bundle / manifest.graphs.decoders["1"],
+        start_id=ids.decoder_start_id,
+        eos_id=ids.eos_id,
+        pad_id=ids.pad_id,
+        suppressed_ids=ids.suppressed_ids,
+    )
+
+
+def sources(bundle: Path) -> list[tuple[int, ...]]:
+    return [golden.source_ids for golden in load_manifest(bundle).golden]
+
+
+def test_an_int8_bundle_has_the_graph_over_the_weights_that_are_there(tiny_bundle_int8: Path) -> None:
+    manifest = verify_bundle(tiny_bundle_int8)
+    assert manifest.graphs.burst == BURST_FILE
+    assert BURST_FILE in manifest.graph_files
+    stored = onnx.load(tiny_bundle_int8 / BURST_FILE, load_external_data=False)
+    own = {tensor.name for tensor in stored.graph.initializer if len(tensor.raw_data) > 1024}
+    assert own == set()
+    (body,) = stored.graph.node[-1].attribute
+    assert not any(node.doc_string or node.metadata_props for node in body.g.node)
+
+
+def test_other_precisions_have_none(tiny_bundle: Path, tiny_bundle_fp16: Path) -> None:
+    for bundle in (tiny_bundle, tiny_bundle_fp16):
+        assert load_manifest(bundle).graphs.burst is None
+        assert not (bundle / BURST_FILE).exists()
+
+
+def test_sentences_are_the_same_in_bursts(tiny_bundle_int8: Path) -> None:
+    burst = open_session(tiny_bundle_int8 / BURST_FILE)
+    chosen = sources(tiny_bundle_int8)
+    assert is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
+
+
+def test_another_models_graph_is_found_out(tiny_bundle_int8: Path, tmp_path: Path) -> None:
+    decoder = onnx.load(tiny_bundle_int8 / "decoder.onnx")
+    for tensor in decoder.graph.initializer:
+        if tensor.data_type == TensorProto.INT8 and tensor.dims[-1] > 16:
+            values = np.ascontiguousarray(numpy_helper.to_array(tensor)[..., ::-1])
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    burst = open_session(burst_graph(decoder).SerializeToString())
+    chosen = sources(tiny_bundle_int8)
+    assert not is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
+
+
+def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
+    tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests import factories
+
+    monkeypatch.setattr(pipeline, "is_same_in_bursts", lambda *_: False)
+    bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
+    assert verify_bundle(bundle).graphs.burst is None
+    assert not (bundle / BURST_FILE).exists()
+    shutil.rmtree(bundle)
