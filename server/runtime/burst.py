@@ -7,6 +7,7 @@ only while no other worker runs.
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -104,7 +105,8 @@ class OnnxBurst:
             "end_id": np.array(eos_id, np.int64),
             "bans": bans,
         }
-        self._bound: tuple[StepBuffers, ort.IOBinding] | None = None
+        # By address: whoever lets the buffers go gets their memory back.
+        self._bindings: weakref.WeakKeyDictionary[StepBuffers, ort.IOBinding] = weakref.WeakKeyDictionary()
 
     def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
         """Make up to `steps` steps; see `BurstSession.run`."""
@@ -127,13 +129,13 @@ class OnnxBurst:
 
     def _binding(self, session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
         """Bind the arrays of a sentence, unless they are bound already."""
-        if self._bound is None or self._bound[0] is not buffers:
+        if buffers not in self._bindings:
             wanted = {node.name for node in session.get_outputs()}
             caches = {name: array for name, array in buffers.outputs.items() if name in wanted}
             binding = session.io_binding()
             binding.bind_output(TOKENS, "cpu")  # the first of the outputs
-            self._bound = buffers, bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
-        return self._bound[1]
+            self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
+        return self._bindings[buffers]
 
 
 def _checked(file: str, session: ort.InferenceSession) -> ort.InferenceSession:

@@ -1,5 +1,7 @@
 """Several steps in one run of ONNX Runtime, over graphs with random weights: the bits of single steps."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +167,17 @@ def test_files_that_are_another_bundles_by_now_are_not_used(
     sentence = Sentence(runtime)
     assert sentence.burst.run(sentence.arena.buffers(0, 1), 4, 0) is None
     assert "the bundle's files have changed since it was loaded" in caplog.text
+
+
+def test_memory_that_an_arena_lets_go_is_free(runtime: ModelRuntime) -> None:
+    sentence = Sentence(runtime)
+    sentence.leap(2, endless=2)
+    caches = weakref.ref(sentence.arena.buffers(0, 1).inputs["self_key_0"].base)
+    assert caches() is not None
+    sentence.arena.retire(0)
+    sentence.arena._allocate_smallest()
+    gc.collect()
+    assert caches() is None
 
 
 def test_terminate_ends_a_run(bundle: tuple[Path, Manifest]) -> None:
