@@ -164,9 +164,8 @@ class Batch:
         if most == 1 or self._burst is None or self._greedy is None or arena.count != 1:
             return None
         room, endless = self._greedy.leeway()
-        steps = min(
-            most, room, arena.free_positions
-        )  # caches that grow before they must are copied for nothing
+        # Caches that grow before they must would be copied for nothing.
+        steps = min(most, room, arena.free_positions)
         if steps < 2:
             return None
         arena.prepare_step(steps)
