@@ -22,14 +22,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from export.products import BIAS, INTEGER_PRODUCT, ROW_SCALE, ROW_ZERO_POINT, ROWS, SCALE, WEIGHT
+from export.runner import updated_cache
+
 STEPS, STOP, END, ENDLESS, BANS, TOKENS = "steps", "stop", "end_id", "endless", "bans", "tokens"
 """Inputs int64 [], int64 [], int64 [], int64 [], float32 [V]; output int64 [M, 1, 1]."""
 
 WIDE = 1024
 """Columns from which on a product is taken apart: fewer cost less than the node that it takes."""
 
-_PRODUCT = "MatMulIntegerToFloat"
-_ROWS, _WEIGHT, _ROW_SCALE, _SCALE, _ROW_ZERO_POINT, _WEIGHT_ZERO_POINT, _BIAS = range(7)
 _STATE = ("input_ids", "positions", "self_lengths", "self_total")
 
 
@@ -54,8 +55,10 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     before, nodes, constants = with_wide_products_apart(decoder.graph)
     # A name stands for one tensor in both graphs: what the loop takes and gives has another one inside.
     inside = {name: f"{name}_now" for name in state}
-    following = {name: f"{name}_next" for name in _STATE} | {name: f"{_updated(name)}_now" for name in caches}
-    renamed = inside | {_updated(name): following[name] for name in caches}
+    following = {name: f"{name}_next" for name in _STATE} | {
+        name: f"{updated_cache(name)}_now" for name in caches
+    }
+    renamed = inside | {updated_cache(name): following[name] for name in caches}
     for node in nodes:
         node.ClearField("doc_string")
         del node.metadata_props[:]
@@ -109,7 +112,7 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
             value("written", TensorProto.INT64, ["sentences", 1]),
         ],
     )
-    left = [*(f"{name}_left" for name in _STATE), *map(_updated, caches)]
+    left = [*(f"{name}_left" for name in _STATE), *map(updated_cache, caches)]
     loop = make("Loop", [STEPS, "true", *state], [*left, TOKENS], name="burst", body=body)
     vocabulary = next(entry for entry in decoder.graph.output if entry.name == "logits")
     graph = helper.make_graph(
@@ -125,7 +128,7 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
         ],
         [
             value(TOKENS, TensorProto.INT64, ["steps_made", "sentences", 1]),
-            *(_as(inputs[name], _updated(name)) for name in caches),
+            *(_as(inputs[name], updated_cache(name)) for name in caches),
         ],
         constants,
     )
@@ -149,33 +152,27 @@ def with_wide_products_apart(
     for node in graph.node:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
-        inputs = [*node.input, *[""] * (_BIAS + 1 - len(node.input))]
-        scale = weights.get(inputs[_SCALE])
-        apart = node.op_type == _PRODUCT and scale is not None and list(scale.dims) >= [WIDE]
-        if not apart:
+        inputs = [*node.input, *[""] * (BIAS + 1 - len(node.input))]
+        scale = weights.get(inputs[SCALE])
+        is_wide = scale is not None and len(scale.dims) == 1 and scale.dims[0] >= WIDE
+        if node.op_type != INTEGER_PRODUCT or not is_wide:
             nodes.append(copy)
             continue
         (output,) = node.output
         both = f"{output}_both_scales"
-        before.append(helper.make_node("Mul", [inputs[_ROW_SCALE], inputs[_SCALE]], [both]))
+        before.append(helper.make_node("Mul", [inputs[ROW_SCALE], inputs[SCALE]], [both]))
         unit = numpy_helper.from_array(np.array(1, np.float32), "unit_scale")
         weights[unit.name] = unit
         del copy.input[:]
-        copy.input.extend([inputs[_ROWS], inputs[_WEIGHT], unit.name, unit.name, *inputs[4:_BIAS]])
+        copy.input.extend([inputs[ROWS], inputs[WEIGHT], unit.name, unit.name, *inputs[ROW_ZERO_POINT:BIAS]])
         copy.output[0] = f"{output}_sums"
-        bias = inputs[_BIAS]
+        bias = inputs[BIAS]
         scaled = f"{output}_scaled" if bias else output
         nodes += [copy, helper.make_node("Mul", [copy.output[0], both], [scaled])]
         if bias:
             nodes.append(helper.make_node("Add", [scaled, bias], [output]))
     used = {name for node in (*before, *nodes) for name in node.input}
     return before, nodes, [tensor for tensor in weights.values() if tensor.name in used]
-
-
-def _updated(cache: str) -> str:
-    """`self_key_3` -> `self_key_out_3`: the decoder's output that this input becomes."""
-    kind, part, layer = cache.split("_")
-    return f"{kind}_{part}_out_{layer}"
 
 
 def _as(entry: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:

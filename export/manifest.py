@@ -104,8 +104,8 @@ class Architecture(_Part):
 class Graphs(_Part):
     """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it.
 
-    ``burst`` makes several greedy steps of one sentence; bundles of before 0.2 and other precisions than int8
-    have none.
+    ``burst`` makes several greedy steps of one sentence; older bundles have none, nor have other precisions
+    than int8.
     """
 
     opset: Count

@@ -9,6 +9,12 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+INTEGER_PRODUCT = "MatMulIntegerToFloat"
+"""Operator of ``com.microsoft`` that every product of an int8 graph is."""
+
+ROWS, WEIGHT, ROW_SCALE, SCALE, ROW_ZERO_POINT, WEIGHT_ZERO_POINT, BIAS = range(7)
+"""Its inputs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Product:

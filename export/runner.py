@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
+
+from export.bundle import Manifest
 
 Tokens = Sequence[int]
 Chooser = Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]
@@ -31,6 +33,12 @@ class Decoded:
     index: int
     tokens: list[int]
     finished: bool
+
+
+def updated_cache(name: str) -> str:
+    """`self_key_3` -> `self_key_out_3`: the output of a decoder that this input becomes."""
+    kind, part, layer = name.split("_")
+    return f"{kind}_{part}_out_{layer}"
 
 
 def open_session(graph: Path | bytes, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -78,6 +86,21 @@ class GraphRunner:
         self._appends = "cross_last_key_0" in inputs
         logits = next(entry for entry in self._decoder.get_outputs() if entry.name == "logits")
         self._vocabulary_size = int(logits.shape[-1])
+
+    @classmethod
+    def of_bundle(cls, directory: Path, manifest: Manifest, *, threads: int = 1) -> Self:
+        """Open the graphs of beam width 1 of a bundle."""
+        special = manifest.special_tokens
+        return cls(
+            directory / manifest.graphs.encoder,
+            directory / manifest.graphs.decoders["1"],
+            start_id=special.decoder_start_id,
+            eos_id=special.eos_id,
+            pad_id=special.pad_id,
+            threads=threads,
+            suppressed_ids=special.suppressed_ids,
+            max_positions=manifest.limits.max_target_tokens,
+        )
 
     def greedy(self, sources: Sequence[Tokens], batch_rows: int = 64) -> Iterator[Decoded]:
         """Decode sentences greedily, longest together with longest.
@@ -139,7 +162,7 @@ class GraphRunner:
         lengths = np.array([len(source)], np.int32)
         state = self._start(self.encode([source]), lengths, 1, steps)
         caches = [name for name in state if name.startswith("self_") and state[name].ndim == 4]
-        updated = [name.replace("key", "key_out").replace("value", "value_out") for name in caches]
+        updated = [updated_cache(name) for name in caches]
         bans = np.zeros(self._vocabulary_size, np.float32)
         bans[self.suppressed_ids] = -np.inf
         tokens: list[int] = []

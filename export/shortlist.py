@@ -253,15 +253,7 @@ def _judge(
     special = manifest.special_tokens
     text = read_parallel([options.dev_source], [options.dev_target])
     sources = _source_ids(manifest, tokenizer, text.sources)
-    runner = GraphRunner(
-        directory / manifest.graphs.encoder,
-        directory / manifest.graphs.decoders["1"],
-        start_id=special.decoder_start_id,
-        eos_id=special.eos_id,
-        pad_id=special.pad_id,
-        threads=options.threads,
-        max_positions=manifest.limits.max_target_tokens,
-    )
+    runner = GraphRunner.of_bundle(directory, manifest, threads=options.threads)
     found = Candidates(table)
     candidates = [found.of(source) for source in sources]
     report(f"translating {len(sources)} dev sentences over all words and over their candidates")

@@ -22,14 +22,22 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from export.products import (
+    BIAS,
+    INTEGER_PRODUCT,
+    ROW_SCALE,
+    ROW_ZERO_POINT,
+    ROWS,
+    SCALE,
+    WEIGHT,
+    WEIGHT_ZERO_POINT,
+)
+
 COLUMN_INPUTS = ("column_weights", "column_scales", "column_biases")
 """Extra inputs of a decoder: int8 [E, C], float32 [C], float32 [C]."""
 
 HIDDEN = "hidden"
 """Extra output of a decoder, input of the whole projection: uint8 or int8 [R, E]."""
-
-_PRODUCT = "MatMulIntegerToFloat"
-_ROWS, _WEIGHT, _ROW_SCALE, _SCALE, _ROW_ZERO_POINT, _WEIGHT_ZERO_POINT, _BIAS = range(7)
 
 
 class ShortlistError(ValueError):
@@ -59,8 +67,8 @@ def with_bound_columns(decoder: onnx.ModelProto) -> onnx.ModelProto:
     graph = result.graph
     projection = _find_projection(graph)
     inputs = list(projection.node.input)
-    inputs += [""] * (_BIAS + 1 - len(inputs))
-    inputs[_WEIGHT], inputs[_SCALE], inputs[_BIAS] = COLUMN_INPUTS
+    inputs += [""] * (BIAS + 1 - len(inputs))
+    inputs[WEIGHT], inputs[SCALE], inputs[BIAS] = COLUMN_INPUTS
     del projection.node.input[:]
     projection.node.input.extend(inputs)
     width = projection.weight.dims[0]
@@ -74,7 +82,7 @@ def with_bound_columns(decoder: onnx.ModelProto) -> onnx.ModelProto:
     logits = next(output for output in graph.output if output.name == "logits")
     logits.type.tensor_type.shape.dim[-1].Clear()
     logits.type.tensor_type.shape.dim[-1].dim_param = "columns"
-    _rename(graph, inputs[_ROWS], HIDDEN)
+    _rename(graph, inputs[ROWS], HIDDEN)
     row_type = projection.row_zero_point.data_type
     graph.output.append(helper.make_tensor_value_info(HIDDEN, row_type, ["rows", width]))
     used = {name for node in graph.node for name in node.input}
@@ -138,7 +146,7 @@ def projection_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     width, vocabulary = projection.weight.dims
     node = onnx.NodeProto()
     node.CopyFrom(projection.node)
-    node.input[_ROWS], node.output[0] = HIDDEN, "logits"
+    node.input[ROWS], node.output[0] = HIDDEN, "logits"
     parts = (projection.weight, projection.scale, projection.row_scale, projection.row_zero_point)
     constants = [*parts, *([projection.bias] if projection.bias is not None else [])]
     graph = helper.make_graph(
@@ -163,20 +171,20 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 def _find_projection(graph: onnx.GraphProto) -> _Projection:
     """Find the product that yields the logits."""
     node = next((node for node in graph.node if "logits" in node.output), None)
-    if node is None or node.op_type != _PRODUCT:
+    if node is None or node.op_type != INTEGER_PRODUCT:
         found = "nothing" if node is None else node.op_type
         raise ShortlistError(
-            f"a shortlist needs precision int8: the logits come from {found}, not {_PRODUCT}"
+            f"a shortlist needs precision int8: the logits come from {found}, not {INTEGER_PRODUCT}"
         )
-    inputs = [*node.input, *[""] * (_BIAS + 1 - len(node.input))]
+    inputs = [*node.input, *[""] * (BIAS + 1 - len(node.input))]
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    weight, scale = constants.get(inputs[_WEIGHT]), constants.get(inputs[_SCALE])
-    bias = constants.get(inputs[_BIAS])
-    if weight is None or scale is None or len(scale.dims) != 1 or inputs[_WEIGHT_ZERO_POINT]:
+    weight, scale = constants.get(inputs[WEIGHT]), constants.get(inputs[SCALE])
+    bias = constants.get(inputs[BIAS])
+    if weight is None or scale is None or len(scale.dims) != 1 or inputs[WEIGHT_ZERO_POINT]:
         raise ShortlistError("a shortlist needs constant projection weights with a scale for each column")
-    row_scale, row_zero_point = (constants.get(inputs[i]) for i in (_ROW_SCALE, _ROW_ZERO_POINT))
+    row_scale, row_zero_point = (constants.get(inputs[i]) for i in (ROW_SCALE, ROW_ZERO_POINT))
     if row_scale is None or row_zero_point is None:
         raise ShortlistError("a shortlist needs a calibrated scale and zero point before the projection")
-    if inputs[_BIAS] and bias is None:
+    if inputs[BIAS] and bias is None:
         raise ShortlistError("a shortlist needs a constant bias of the projection")
     return _Projection(node, weight, scale, row_scale, row_zero_point, bias)

@@ -109,8 +109,7 @@ class Arena:
     @property
     def free_positions(self) -> int:
         """Positions that every row can still be given before caches have to grow."""
-        longest = self.target_lengths[: self.count].max() if self._longest is None else self._longest
-        return self.target_capacity - int(longest)
+        return self.target_capacity - int(self.target_lengths[: self.count].max())
 
     @property
     def source_capacity(self) -> int:
@@ -145,16 +144,16 @@ class Arena:
         self._longest = None
         return first
 
-    def prepare_step(self, steps: int = 1) -> None:
-        """Make room for so many more positions of every row and set the scalar inputs."""
+    def prepare_step(self) -> None:
+        """Make room for one more position of every row and set the scalar inputs."""
         if self._longest is None:
             self._longest = int(self.target_lengths[: self.count].max())
             self._cross_total[...] = self._cross_lengths[: self.count].max() + 1
-        longest = self._longest + steps
+        longest = self._longest + 1
         if longest > self.target_capacity:
             self._prefixes.clear()
             self._caches.grow_target(next_capacity(longest, self._spec.max_target_tokens), self.rows)
-        self._self_total[...] = self._longest + 1
+        self._self_total[...] = longest
 
     def buffers(self, first: int, count: int) -> StepBuffers:
         """Give the arrays of `count` sentences from place `first` on, as the decoder's inputs and outputs.

@@ -168,7 +168,7 @@ class Batch:
         steps = min(most, room, arena.free_positions)
         if steps < 2:
             return None
-        arena.prepare_step(steps)
+        arena.prepare_step()
         try:
             tokens = self._burst.run(arena.buffers(0, 1), steps, endless)
         except InferenceError:

@@ -49,16 +49,7 @@ def test_narrow_products_stay_as_they_are() -> None:
 
 
 def runner(bundle: Path) -> GraphRunner:
-    manifest = load_manifest(bundle)
-    ids = manifest.special_tokens
-    return GraphRunner(
-        bundle / manifest.graphs.encoder,
-        bundle / manifest.graphs.decoders["1"],
-        start_id=ids.decoder_start_id,
-        eos_id=ids.eos_id,
-        pad_id=ids.pad_id,
-        suppressed_ids=ids.suppressed_ids,
-    )
+    return GraphRunner.of_bundle(bundle, load_manifest(bundle))
 
 
 def sources(bundle: Path) -> list[tuple[int, ...]]:

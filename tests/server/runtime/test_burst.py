@@ -16,17 +16,6 @@ from tests.server import random_bundle
 from tests.server.random_bundle import BURST, EOS, VOCABULARY
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
-    directory = tmp_path_factory.mktemp("random")
-    return directory, random_bundle.write(directory)
-
-
-@pytest.fixture(scope="module")
-def runtime(bundle: tuple[Path, Manifest]) -> ModelRuntime:
-    return ModelRuntime.load(*bundle)
-
-
 class Sentence:
     """One sentence in an arena of its own."""
 
@@ -54,7 +43,8 @@ class Sentence:
         self._wrote(np.array([logits.argmax()]))
 
     def leap(self, steps: int, endless: int = 0) -> int:
-        self.arena.prepare_step(steps)
+        self.arena.prepare_step()
+        steps = min(steps, self.arena.free_positions)
         tokens = self.burst.run(self.arena.buffers(0, 1), steps, endless)
         assert tokens is not None
         self._wrote(tokens)

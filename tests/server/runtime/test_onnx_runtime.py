@@ -16,17 +16,6 @@ from tests.server import random_bundle
 from tests.server.random_bundle import HEAD_SIZE, HEADS, LAYERS, LONGEST, SIZE, VOCABULARY
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
-    directory = tmp_path_factory.mktemp("random")
-    return directory, random_bundle.write(directory)
-
-
-@pytest.fixture(scope="module")
-def runtime(bundle: tuple[Path, Manifest]) -> ModelRuntime:
-    return ModelRuntime.load(*bundle)
-
-
 def filled_arena(runtime: ModelRuntime, width: int, lengths: list[int]) -> Arena:
     arena = Arena(runtime.spec, width, 8)
     draw = np.random.default_rng(0)
