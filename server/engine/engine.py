@@ -102,17 +102,26 @@ class Engine:
         """Bytes of the caches of all its arenas."""
         return sum(batch.cache_bytes for batch in self._batches.values())
 
-    def step(self) -> list[Outcome]:
+    def step(self, *, bursts: bool = False) -> list[Outcome]:
         """Start waiting sentences, decode one target position of every sentence, and let the ended ones go.
+
+        What starts while nothing was decoded is decoded from the next step on: whoever came while the encoder
+        ran starts then, too, and a sentence that is still alone may make all its steps in a burst.
+
+        Args:
+            bursts: see `decode`; a step that has started sentences makes none.
 
         Returns:
             The sentences that left in this step.
         """
         outcomes = self._drop_unwanted()
+        was_idle = not self.rows
         runs = encoder_batches(self._schedule(self._limits.max_rows - self.rows), self._encoder_tokens)
         for run in runs:
             outcomes += self._start(run)
-        return outcomes if runs and self._starts_first else outcomes + self.decode()
+        if runs and (self._starts_first or was_idle):
+            return outcomes
+        return outcomes + self.decode(bursts=bursts and not runs)
 
     def decode(self, *, bursts: bool = False) -> list[Outcome]:
         """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.

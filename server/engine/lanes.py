@@ -63,8 +63,9 @@ class Lanes:
         """
         work = {lane: waiting[lane] or engine.rows > 0 for lane, engine in self.engines.items()}
         lane = self._turns.next(short=work["short"], long=work["long"])
-        outcomes = self._step(lane, self.engines[lane].step)
         other: Lane = "long" if lane == "short" else "short"
+        bursts = not work[other] and not waiting[lane]
+        outcomes = self._step(lane, functools.partial(self.engines[lane].step, bursts=bursts))
         if not outcomes and not self.engines[lane].rows and work[other]:
             outcomes = self._step(
                 other, self.engines[other].step

@@ -33,7 +33,7 @@ class Lone:
         self.engine = Engine(
             runtime, EngineLimits(max_rows=8), take, self.observer, self.clock, stop=self.stop
         )
-        self.outcomes = self.engine.step()
+        self.outcomes = self.engine.step() + self.engine.decode()  # it starts; how long a step takes is known
 
     @property
     def burst(self) -> FakeBurst:
@@ -55,8 +55,31 @@ class Lone:
 def test_one_run_makes_all_steps_that_are_left_up_to_the_end_token() -> None:
     lone = Lone(FakeRuntime(recite))
     assert lone.tokens() == tuple(range(7, 27))
-    assert lone.burst.made == [20]  # the first step came with the sentence
+    assert lone.burst.made == [20]
     assert lone.observer.steps == [(1, 7)] * 21
+
+
+def test_a_sentence_that_starts_alone_makes_no_single_step() -> None:
+    lone = Lone(FakeRuntime(recite))
+    lone.tokens()
+    decoder = lone.runtime.decoders[0]  # the second one makes the bursts
+    before = len(decoder.rows)
+    lone.line.add([sentence(range(7, 27), request="the next")])
+    assert lone.engine.step() == []
+    assert lone.engine.step(bursts=True) != []
+    assert lone.burst.made[-1] == 21
+    assert len(decoder.rows) == before
+
+
+def test_who_comes_while_the_first_is_encoded_starts_before_anything_is_decoded() -> None:
+    lone = Lone(FakeRuntime(recite))
+    lone.tokens()
+    lone.line.add([sentence((8, 9), request="a")])
+    lone.engine.step()
+    lone.line.add([sentence((7, 8, 9), request="b")])
+    lone.engine.step(bursts=True)
+    assert lone.runtime.decoders[0].rows[-1] == 2
+    assert len(lone.burst.asked) == 1  # of the first sentence
 
 
 def test_caches_grow_when_they_must_and_not_before() -> None:
