@@ -16,6 +16,7 @@ from server.api.corked import CorkedTransport
 from server.api.disconnect import EXTENSION as DISCONNECT_EXTENSION
 from server.api.disconnect import FAULT_EXTENSION
 from server.api.errors import AmbiguousFramingError, HeadersTooLargeError, error_body, reason_of
+from server.api.ordinary import MOST_BODY_BYTES, Head, OrdinaryCycle, read_head
 from server.errors import BodyTooLargeError, DragomanError
 
 _WIRE_ALLOWANCE_BYTES = 65536
@@ -65,6 +66,8 @@ def bounded_protocol(
         _write_timer: asyncio.TimerHandle | None = None
         _on_disconnect: Callable[[], None] | None = None
         _fault: DragomanError | None = None  # of the body that is being read; there is no next request
+        _missing_bytes = 0  # of an ordinary request's body
+        _held = b""  # what came behind an ordinary request that is under way
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             corked = CorkedTransport(transport, self.loop, self._is_sending)
@@ -72,7 +75,7 @@ def bounded_protocol(
             self._wait_for("headers")
 
         def _is_sending(self) -> bool:
-            return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+            return self._missing_bytes > 0 or self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait_for(None)
@@ -84,11 +87,13 @@ def bounded_protocol(
             before = self.cycle
             super().handle_events()
             if self.cycle is not before:
-                extensions: dict[str, Any] = {
-                    DISCONNECT_EXTENSION: self._call_on_disconnect,
-                    FAULT_EXTENSION: lambda: self._fault,
-                }
-                self.scope["extensions"] = extensions
+                self.scope["extensions"] = self._extensions()
+
+        def _extensions(self) -> dict[str, Any]:
+            return {
+                DISCONNECT_EXTENSION: self._call_on_disconnect,
+                FAULT_EXTENSION: lambda: self._fault,
+            }
 
         def _call_on_disconnect(self, callback: Callable[[], None] | None) -> None:
             self._on_disconnect = callback
@@ -114,6 +119,9 @@ def bounded_protocol(
             self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
 
         def data_received(self, data: bytes) -> None:
+            if self._is_ordinary():
+                self._receive_ordinary(data)
+                return
             if self._is_quiet():
                 answer = refuse_unread(data, self.server_state.default_headers, len(self.tasks))
                 if answer is not None:
@@ -121,11 +129,81 @@ def bounded_protocol(
                     self.transport.write(answer)
                     self.on_response_complete()
                     return
+                head = read_head(data)
+                if head is not None and head.body_bytes <= MOST_BODY_BYTES:
+                    self._begin_ordinary(head)
+                    self._receive_ordinary(data[head.size :])
+                    return
             if self._waiting_for == "body" and self._is_flood(data) and not self.transport.is_closing():
                 self._refuse(413, BodyTooLargeError("the body is framed in too many bytes"))
             if self._fault is None and not self.transport.is_closing():
                 super().data_received(data)
             self._watch()
+
+        def _is_ordinary(self) -> bool:
+            """Tell whether an ordinary request is being read or answered."""
+            if self._missing_bytes:
+                return True
+            return isinstance(self.cycle, OrdinaryCycle) and not self.cycle.response_complete
+
+        def _begin_ordinary(self, head: Head) -> None:
+            """Call the application, as uvicorn does for what h11 has read; h11 knows nothing of it."""
+            self._unset_keepalive_if_required()
+            self.headers = head.headers
+            path = head.path.decode("ascii")
+            self.scope = {
+                "type": "http",
+                "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+                "http_version": "1.1",
+                "server": self.server,
+                "client": self.client,
+                "scheme": self.scheme or "http",
+                "method": "POST",
+                "root_path": self.root_path,
+                "path": self.root_path + path,
+                "raw_path": self.root_path.encode("ascii") + head.path,
+                "query_string": head.query,
+                "headers": self.headers,
+                "state": self.app_state.copy(),
+                "extensions": self._extensions(),
+            }
+            self.cycle = OrdinaryCycle(
+                self.scope,
+                self.conn,
+                self.transport,
+                self.flow,
+                self.logger,
+                self.access_logger,
+                self.access_log,
+                self.server_state.default_headers,
+                asyncio.Event(),
+                self.on_response_complete,
+            )
+            self._missing_bytes = head.body_bytes
+            task = self.loop.create_task(self.cycle.run_asgi(self.app))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
+
+        def _receive_ordinary(self, data: bytes) -> None:
+            """Pass a body on, or forget it if the answer is out; what is behind it waits for the answer."""
+            body, behind = data[: self._missing_bytes], data[self._missing_bytes :]
+            self._missing_bytes -= len(body)
+            if not self.cycle.response_complete:
+                self.cycle.body += body
+                self.cycle.more_body = self._missing_bytes > 0
+                self.cycle.message_event.set()
+            if behind:
+                self._held += behind
+                self.flow.pause_reading()
+            self._watch()
+            self._read_held()
+
+        def _read_held(self) -> None:
+            """Read on, once an ordinary request is over."""
+            if self._held and not self._is_ordinary() and not self.transport.is_closing():
+                held, self._held = self._held, b""
+                self.flow.resume_reading()
+                self.data_received(held)
 
         def _is_quiet(self) -> bool:
             """Tell whether nothing of a request is here, and no answer under way."""
@@ -145,6 +223,7 @@ def bounded_protocol(
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self._watch()
+            self._read_held()
 
         def send_400_response(self, msg: str) -> None:
             """Answer what h11 could not read; called while its exception is handled."""
@@ -186,7 +265,7 @@ def bounded_protocol(
         def _watch(self) -> None:
             if self.transport.is_closing():
                 self._wait_for(None)
-            elif self.conn.their_state is h11.SEND_BODY:
+            elif self._missing_bytes or self.conn.their_state is h11.SEND_BODY:
                 self._wait_for("body")
             elif self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
                 self._wait_for("headers")

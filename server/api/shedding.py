@@ -13,15 +13,11 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
+from server.api.ordinary import read_head
 from server.api.trace_context import read_traceparent
 from server.errors import QueueFullError
 
-_FIRST_LINE = re.compile(rb"POST /translate(?:\?[!-~]*)? HTTP/1\.1\r\n")
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r\n|$)")
-_TRACEPARENT = re.compile(rb"\r\ntraceparent:[ \t]*([!-~]+)[ \t]*(?:\r\n|$)")
-_REQUEST_ID = re.compile(rb"\r\nx-request-id:[ \t]*([A-Za-z0-9._-]{1,64})[ \t]*(?:\r\n|$)", re.IGNORECASE)
-# They change how a request is read or answered: the ordinary way knows how.
-_UNUSUAL = (b"transfer-encoding", b"expect:", b"close", b"\r\nupgrade", b"\r\norigin:")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +74,17 @@ class Shedding:
 
 def _look_at(data: bytes) -> Unread | None:
     """Look at one whole, ordinary translation request; None is anything else."""
-    head, end, body = data.partition(b"\r\n\r\n")
-    if not end or not _FIRST_LINE.match(head) or head.count(b"\n") != head.count(b"\r\n"):
+    head = read_head(data)
+    if head is None or len(data) != head.size + head.body_bytes:
         return None
-    lower = head.lower()
-    length = _LENGTH.search(lower)
-    if length is None or int(length[1]) != len(body) or lower.count(b"content-length") > 1:
+    headers = dict(reversed(head.headers))  # of those that occur twice, the first
+    if b"origin" in headers:  # it changes the answer: the ordinary way knows how
         return None
-    if any(name in lower for name in _UNUSUAL):
-        return None
-    request_id, traceparent = _REQUEST_ID.search(head), _TRACEPARENT.search(lower)
+    request_id, traceparent = headers.get(b"x-request-id", b""), headers.get(b"traceparent")
     return Unread(
-        None if request_id is None else str(request_id[1], "ascii"),
-        None if traceparent is None else read_traceparent(traceparent[1]),
-        len(body),
+        str(request_id, "ascii") if _REQUEST_ID.fullmatch(request_id) else None,
+        None if traceparent is None else read_traceparent(traceparent),
+        head.body_bytes,
     )
 
 
