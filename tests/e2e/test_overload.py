@@ -56,7 +56,7 @@ def slow(tiny_bundle: Path, tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
-def keeps_its_goodput(server: RunningServer, seconds: float) -> bool:
+def keeps_its_goodput(server: RunningServer, seconds: float, shares: tuple[float, float]) -> bool:
     """Measure the peak, twice and four times as much, and the peak again; check what nothing excuses."""
 
     def peak() -> float:
@@ -64,7 +64,7 @@ def keeps_its_goodput(server: RunningServer, seconds: float) -> bool:
 
     before = peak()
     overloads = [load(server, Plan(seconds, warm_s=0.5, rate=n * before, timeout_s=20)) for n in (2, 4)]
-    least = 0.8 * min(before, peak())
+    least = min(before, peak())
     print(f"{before:.0f}/s: {overloads}")
     for found in overloads:
         assert set(found["errors"]) == {"429 queue_full"}
@@ -75,12 +75,14 @@ def keeps_its_goodput(server: RunningServer, seconds: float) -> bool:
     metrics = server.metrics()
     assert metrics["dragoman_queue_sentences"] == 0
     assert metrics["dragoman_http_requests_in_flight"] == 1
-    return all(found["answered_per_s"] >= least for found in overloads)
+    return all(
+        found["answered_per_s"] >= share * least for found, share in zip(overloads, shares, strict=True)
+    )
 
 
-def check_overload(server: RunningServer, seconds: float) -> None:
+def check_overload(server: RunningServer, seconds: float, shares: tuple[float, float] = (0.8, 0.8)) -> None:
     """A machine that others use, too, is not always as fast; a server that collapses does so every time."""
-    assert any(keeps_its_goodput(server, seconds) for _ in range(3))
+    assert any(keeps_its_goodput(server, seconds, shares) for _ in range(3))
 
 
 def test_at_two_and_four_times_its_capacity_a_server_does_as_much(slow: RunningServer) -> None:
@@ -91,8 +93,9 @@ def test_at_two_and_four_times_its_capacity_a_server_does_as_much(slow: RunningS
 def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tmp_path: Path) -> None:
     """The client takes its part of the same cores.
 
-    Measured with the shipped model on two cores, 500 requests/s at most: as many at twice as many, and 73 to
-    90 % of them at four times, where the client takes a tenth of the two cores more.
+    Measured with the shipped model on two cores, 1,100 requests/s at most: 108 to 131 % of them at twice as
+    many, and 62 to 81 % at four times, where the client takes half a core. Before ordinary requests went past
+    h11 it was 970/s at most; of 4,400/s as many were answered as now (740), of 3,600/s a tenth fewer.
     """
     settings = {
         "workers": 0,
@@ -101,7 +104,7 @@ def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tm
         "log_level": "warning",
     }
     with serving(repository / "bundles/en-de", tmp_path / "log", **settings) as server:
-        check_overload(server, 8.0)
+        check_overload(server, 8.0, shares=(0.8, 0.6))
 
 
 def test_a_client_that_waits_as_it_is_told_is_served_in_the_end(slow: RunningServer) -> None:
