@@ -18,6 +18,7 @@ from server.api.errors import handle_error
 from server.api.lifecycle import Lifecycle
 from server.api.loop_lag import LoopLag
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
+from server.api.ordinary import Head
 from server.api.page import page_routes
 from server.api.shedding import Shedding
 from server.api.status import status_routes
@@ -193,10 +194,10 @@ class Application(FastAPI):
         super().__init__(**options)
 
     def refuse_unread(
-        self, data: bytes, headers: Sequence[tuple[bytes, bytes]], under_way: int
+        self, head: Head, headers: Sequence[tuple[bytes, bytes]], under_way: int
     ) -> bytes | None:
-        """Answer what came on a connection, if it is to be refused unread; see `Shedding.answer`."""
-        return None if self.shedding is None else self.shedding.answer(data, headers, under_way)
+        """Answer a request of which all has come, if it is to be refused unread; see `Shedding.answer`."""
+        return None if self.shedding is None else self.shedding.answer(head, headers, under_way)
 
     def openapi(self) -> dict[str, Any]:
         """Describe the API, and the key that it wants."""

@@ -24,10 +24,10 @@ _MIN_BREAKS, _BYTES_PER_BREAK = 8192, 16  # after 4096 chunks, each has to have 
 _ABORT_AFTER_S = 1.0
 RefusalHook = Callable[[int], None]
 _Headers = Sequence[tuple[bytes, bytes]]
-RefuseUnread = Callable[[bytes, _Headers, int], bytes | None]
+RefuseUnread = Callable[[Head, _Headers, int], bytes | None]
 
 
-def refuse_nothing(_data: bytes, _headers: _Headers, _under_way: int) -> bytes | None:
+def refuse_nothing(_head: Head, _headers: _Headers, _under_way: int) -> bytes | None:
     """Let every request be read."""
     return None
 
@@ -48,8 +48,8 @@ def bounded_protocol(
             client may refuse to read an answer.
         max_body_bytes: largest body that the application reads; what frames it may take a quarter of that.
         on_refusal: told the status of each request that never reached the application.
-        refuse_unread: given what came on a connection without a request under way, the headers of every
-            answer and the requests under way on others, answers instead of the application, or does not.
+        refuse_unread: given the head of an ordinary request of which all has come, the headers of every
+            answer and the requests under way, answers instead of the application, or does not.
 
     Returns:
         A class; its instances are used on the event loop only.
@@ -122,18 +122,9 @@ def bounded_protocol(
             if self._is_ordinary():
                 self._receive_ordinary(data)
                 return
-            if self._is_quiet():
-                answer = refuse_unread(data, self.server_state.default_headers, len(self.tasks))
-                if answer is not None:
-                    self._wait_for(None)
-                    self.transport.write(answer)
-                    self.on_response_complete()
-                    return
-                head = read_head(data)
-                if head is not None and head.body_bytes <= MOST_BODY_BYTES:
-                    self._begin_ordinary(head)
-                    self._receive_ordinary(data[head.size :])
-                    return
+            head = read_head(data) if self._is_quiet() else None
+            if head is not None and self._take_ordinary(head, data):
+                return
             if self._waiting_for == "body" and self._is_flood(data) and not self.transport.is_closing():
                 self._refuse(413, BodyTooLargeError("the body is framed in too many bytes"))
             if self._fault is None and not self.transport.is_closing():
@@ -145,6 +136,22 @@ def bounded_protocol(
             if self._missing_bytes:
                 return True
             return isinstance(self.cycle, OrdinaryCycle) and not self.cycle.response_complete
+
+        def _take_ordinary(self, head: Head, data: bytes) -> bool:
+            """Refuse a request or begin it; False if its body is for h11 to read."""
+            answer = None
+            if len(data) == head.size + head.body_bytes:
+                answer = refuse_unread(head, self.server_state.default_headers, len(self.tasks))
+            if answer is not None:
+                self._wait_for(None)
+                self.transport.write(answer)
+                self.on_response_complete()
+            elif head.body_bytes <= MOST_BODY_BYTES:
+                self._begin_ordinary(head)
+                self._receive_ordinary(data[head.size :])
+            else:
+                return False
+            return True
 
         def _begin_ordinary(self, head: Head) -> None:
             """Call the application, as uvicorn does for what h11 has read; h11 knows nothing of it."""

@@ -8,6 +8,7 @@ import logging
 import random
 import re
 import time
+from collections.abc import Sequence
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,8 +21,8 @@ from server.api.errors import (
     reason_of,
     response_for,
 )
+from server.api.ordinary import Head
 from server.api.record import RequestRecord, attach, record_of
-from server.api.shedding import Unread
 from server.api.trace_context import read_traceparent
 from server.api.tracing import Tracing
 from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
@@ -61,7 +62,8 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id, traceparent, fault = _read_headers(scope)
+        target_bytes = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+        request_id, traceparent, fault = _read_headers(scope["headers"], target_bytes)
         record = RequestRecord(request_id, traceparent)
         attach(scope, record)
 
@@ -91,19 +93,18 @@ class RequestMiddleware:
             self._metrics.requests_in_flight.dec()
             self._finish(scope, record)
 
-    def refuse(self, request: Unread, error: DragomanError) -> Response:
+    def refuse(self, head: Head, error: DragomanError) -> Response:
         """Note and answer a request of this route that was refused before it became one.
 
         Args:
-            request: what is known of it.
+            head: of the request.
             error: why.
 
         Returns:
             The answer.
         """
-        record = RequestRecord(
-            request.request_id or _new_id(), request.traceparent, body_bytes=request.body_bytes, error=error
-        )
+        request_id, traceparent, _ = _read_headers(head.headers, 0)
+        record = RequestRecord(request_id, traceparent, body_bytes=head.body_bytes, error=error)
         response = response_for(error, record.request_id)
         response.raw_headers.append((b"x-request-id", record.request_id.encode()))
         record.status = response.status_code
@@ -179,12 +180,12 @@ class BodyLimitMiddleware:
         return BodyTooLargeError(f"the body is larger than {self._max_body_bytes} bytes")
 
 
-def _read_headers(scope: Scope) -> tuple[str, str | None, DragomanError | None]:
-    """Find the request's id, or make one, and its trace, and check size and number of the headers."""
-    headers = scope["headers"]
+def _read_headers(
+    headers: Sequence[tuple[bytes, bytes]], size: int
+) -> tuple[str, str | None, DragomanError | None]:
+    """Find the request's id, or make one, and its trace; check number and size, to which theirs is added."""
     request_id = traceparent = None
     # The parser's own limit holds for headers that arrive in parts, not for those that come in one read.
-    size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     framings = set()
     for name, value in headers:
         size += len(name) + len(value)

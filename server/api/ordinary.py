@@ -7,7 +7,7 @@ everything that is wrong.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,24 @@ def read_head(data: bytes) -> Head | None:
     return Head(first[1], first[2] or b"", headers, int(length), end + 4)
 
 
+def answer_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Write the head of an answer, the empty line behind it included.
+
+    Args:
+        status: its status.
+        headers: in their order, names in lower case.
+
+    Raises:
+        RuntimeError: a value would end its line.
+    """
+    lines = [b"HTTP/1.1 %d %s" % (status, STATUS_PHRASES[status])]
+    for name, value in headers:
+        if _BAD_VALUE.search(value):
+            raise RuntimeError("a header's value holds a control character")
+        lines.append(b"%s: %s" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])
+
+
 class OrdinaryCycle(RequestResponseCycle):
     """One ordinary request and its answer: uvicorn's, but that it writes the answer itself."""
 
@@ -96,22 +114,16 @@ class OrdinaryCycle(RequestResponseCycle):
             self._write_head(message["status"], [*self.default_headers, *message.get("headers", ())])
 
     def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        lines = [b"HTTP/1.1 %d %s" % (status, STATUS_PHRASES[status])]
-        owed_bytes, closes = None, False
-        for name, value in headers:
-            if _BAD_VALUE.search(value):
-                raise RuntimeError("a header's value holds a control character")
-            if name == b"content-length":
-                owed_bytes = int(value)
-            elif name == b"connection":
-                closes = b"close" in value.lower()
-            lines.append(b"%s: %s" % (name, value))
+        known = dict(headers)
+        closes = b"close" in known.get(b"connection", b"").lower()
+        owed_bytes = int(known[b"content-length"]) if b"content-length" in known else None
         if closes or owed_bytes is None:  # then the end of the connection is the end of the answer
             self.keep_alive = False
         if not (closes or self.keep_alive):
-            lines.append(b"connection: close")
+            headers.append((b"connection", b"close"))
+        head = answer_head(status, headers)
         self.response_started, self._owed_bytes = True, owed_bytes
-        self.transport.write(b"\r\n".join([*lines, b"", b""]))
+        self.transport.write(head)
 
     def _write_body(self, body: bytes, *, more: bool) -> None:
         if self._owed_bytes is not None:

@@ -109,7 +109,7 @@ class Engine:
         ran starts then, too, and a sentence that is still alone may make all its steps in a burst.
 
         Args:
-            bursts: see `decode`; a step that has started sentences makes none.
+            bursts: see `decode`.
 
         Returns:
             The sentences that left in this step.
@@ -121,7 +121,7 @@ class Engine:
             outcomes += self._start(run)
         if runs and (self._starts_first or was_idle):
             return outcomes
-        return outcomes + self.decode(bursts=bursts and not runs)
+        return outcomes + self.decode(bursts=bursts)
 
     def decode(self, *, bursts: bool = False) -> list[Outcome]:
         """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.

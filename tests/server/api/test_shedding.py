@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from server.api import shedding
 from server.api.loop_lag import LoopLag
-from server.api.shedding import Unread
+from server.api.shedding import Shedding
 from server.app import create_app
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
@@ -112,41 +111,29 @@ def test_a_loop_that_keeps_up_reads_everything(client: httpx.Client, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        REQUEST,
-        REQUEST + b"\r\n",
-        REQUEST + b"\r\n" + BODY[:-1],
-        REQUEST + b"\r\n" + BODY + b"P",
-        HEAD + b"\r\n" + BODY,
-        HEAD + b"Content-Length : %d\r\n\r\n" % len(BODY) + BODY,
-        HEAD + b"Content-Length: +%d\r\n\r\n" % len(BODY) + BODY,
-        REQUEST + b"Content-Length: 3\r\n\r\n" + BODY,
-        REQUEST + b"Transfer-Encoding: chunked\r\n\r\n" + BODY,
-        REQUEST + b"Expect: 100-continue\r\n\r\n" + BODY,
-        REQUEST + b"Connection: Close\r\n\r\n" + BODY,
-        REQUEST + b"Connection:keep-alive,close\r\n\r\n" + BODY,
-        REQUEST + b"Origin: http://x\r\n\r\n" + BODY,
-        REQUEST + b"A: b\n\r\n" + BODY,
-        REQUEST.replace(b"POST", b"GET") + b"\r\n" + BODY,
-        REQUEST.replace(b"/translate", b"/translate/") + b"\r\n" + BODY,
-        REQUEST.replace(b"1.1", b"1.0") + b"\r\n" + BODY,
-        b"\x16\x03\x01" + REQUEST + b"\r\n" + BODY,
-    ],
+    "started", [REQUEST + b"\r\n", REQUEST + b"\r\n" + BODY[:-1], REQUEST + b"\r\n" + BODY + b"G"]
 )
-def test_what_is_not_one_ordinary_request_goes_the_ordinary_way(data: bytes) -> None:
-    assert shedding._look_at(data) is None
+def test_what_is_not_one_whole_request_is_refused_by_the_application(
+    connection: socket.socket, monkeypatch: pytest.MonkeyPatch, started: bytes
+) -> None:
+    monkeypatch.setattr(Shedding, "answer", None)  # a call would end the connection
+    connection.sendall(started)
+    status, _, body = read_answer(connection)
+    assert (status, body["code"]) == (429, "queue_full")
 
 
-def test_ordinary_requests_are_known() -> None:
-    size, trace = len(BODY), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    asked = REQUEST.replace(b"/translate", b"/translate?source=en").replace(b"Length:", b"length:  ")
-    for head, expected in (
-        (REQUEST, Unread(None, None, size)),
-        (asked + b"x-Request-Id: a.b\r\n", Unread("a.b", None, size)),
-        (REQUEST + b"X-Request-ID: a b\r\n", Unread(None, None, size)),
-        (REQUEST + b"Traceparent: %s\r\n" % trace.encode(), Unread(None, trace, size)),
-        (REQUEST + b"traceparent: nonsense\r\n", Unread(None, None, size)),
-    ):
-        assert shedding._look_at(head + b"\r\n" + BODY) == expected
+def test_the_log_has_the_names_that_a_client_gave(
+    connection: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with caplog.at_level(logging.INFO, "dragoman.access"):
+        for lines in (
+            b"Traceparent: %s\r\nX-Request-ID: a b\r\nx-request-id: a.b\r\n" % trace,
+            b"traceparent: nonsense\r\nX-Request-ID: c\r\n",
+        ):
+            connection.sendall(REQUEST + lines + b"\r\n" + BODY)
+            assert read_answer(connection)[0] == 429
+    first, second = (record.__dict__ for record in caplog.records)
+    assert (first["request_id"], first["traceparent"]) == ("a.b", trace.decode())
+    assert second["request_id"] == "c"
+    assert "traceparent" not in second
