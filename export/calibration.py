@@ -172,8 +172,8 @@ class _Recorder:
             return
         if values.ndim > real.ndim + 1:
             values = values.reshape(*real.shape, -1)
-        unpadded = values.shape[: real.ndim] != real.shape  # [1, T, ...]: real tokens alone
-        rows = values[0] if unpadded else values[real]
+        unpadded = values.shape[: real.ndim] != real.shape  # [T, E]: real tokens alone
+        rows = values if unpadded else values[real]
         if rows.size == 0:
             return
         self._low[name] = min(self._low[name], float(rows.min()))

@@ -3,7 +3,7 @@
 Every product becomes ``QuantizeLinear`` (u8, one scale and zero point a tensor, from calibration) and
 ``com.microsoft::MatMulIntegerToFloat`` (s8 weights, one scale a column). Embeddings are stored as s8 rows
 with one scale a row. Keys and values are cached as s8 with one scale a channel (`export.quantized_caches`).
-All else stays fp32.
+An encoder's attention computes the product it reads itself (`export.fused_attention`). All else stays fp32.
 
 With 8-bit weights, AVX2 machines without VNNI saturate: two products are added in 16 bits there.
 With 7 bits (|w| <= 63, 2 * 255 * 63 < 2**15) every machine computes the same integers.
@@ -19,7 +19,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from export.products import GraphIndex, Product, find_products
+from export.fused_attention import fuse_attention
+from export.products import INTEGER_PRODUCT, GraphIndex, Product, find_products
 from export.quantized_caches import quantize_caches
 
 _DOMAIN = "com.microsoft"
@@ -95,6 +96,7 @@ def quantize_graph(
             rewrite.embedding(position)
     rewrite.finish()
     quantize_caches(result.graph, caches or {})
+    fuse_attention(result.graph)
     if all(entry.domain != _DOMAIN for entry in result.opset_import):
         result.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
     return result
@@ -141,9 +143,7 @@ class _Rewrite:
         if product.bias is not None:
             inputs += ["", product.bias]
         nodes.append(
-            helper.make_node(
-                "MatMulIntegerToFloat", inputs, [product.output], name=product.output, domain=_DOMAIN
-            )
+            helper.make_node(INTEGER_PRODUCT, inputs, [product.output], name=product.output, domain=_DOMAIN)
         )
         first, *others = product.nodes
         self._replacements[first] = nodes

@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from export.bundle import Manifest, verify_bundle
-from export.products import GraphIndex, find_products
+from export.products import (
+    BIAS,
+    FUSED_BIAS,
+    FUSED_PRODUCT,
+    FUSED_SCALE,
+    INTEGER_PRODUCT,
+    SCALE,
+    WEIGHT,
+    GraphIndex,
+    find_products,
+)
 from model.batching import pad_rows
 from model.checkpoint import (
     CheckpointConfig,
@@ -198,10 +208,12 @@ class _Graph:
         for product in find_products(self._graph, self._index):
             yield product.weight.T, None if product.bias is None else self._floats(product.bias)
         for node in self._graph.node:
-            if node.op_type == "MatMulIntegerToFloat":
-                self.last_scales = self._floats(node.input[3])
-                bias = node.input[6] if len(node.input) > 6 else ""
-                weight = self._floats(node.input[1]) * self.last_scales
+            if node.op_type in (INTEGER_PRODUCT, FUSED_PRODUCT):
+                fused = node.op_type == FUSED_PRODUCT
+                scale, bias_at = (FUSED_SCALE, FUSED_BIAS) if fused else (SCALE, BIAS)
+                self.last_scales = self._floats(node.input[scale])
+                bias = node.input[bias_at] if len(node.input) > bias_at else ""
+                weight = self._floats(node.input[WEIGHT]) * self.last_scales
                 yield weight.T, self._floats(bias) if bias else None
 
     def norms(self) -> Iterator[tuple[Floats, Floats]]:

@@ -98,8 +98,8 @@ class CrossAttention(nn.Module):
         """Compute keys and values [N, H, S, D] of the encoder output [N, S, E]; done once a sentence.
 
         Args:
-            memory: the encoder output, or its real tokens alone, [1, T, E].
-            pad: turns [1, T, E] into [N, S, E]; None if ``memory`` is padded.
+            memory: the encoder output, or its real tokens alone, [T, E].
+            pad: turns [T, E] into [N, S, E]; None if ``memory`` is padded.
         """
         key, value = self.key_value(memory).chunk(2, dim=-1)
         if pad is not None:

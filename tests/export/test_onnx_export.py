@@ -164,7 +164,7 @@ def watched(encoder: onnx.ModelProto, rows: list[list[int]]) -> dict[str, NDArra
 def test_padding_is_not_multiplied() -> None:
     rows = [[5, 6, 7, 8, 9], [10], [11, 12, 13]]
     seen = watched(export_encoder(random_model()), rows)
-    assert {values.shape[:2] for values in seen.values()} == {(1, 9)}
+    assert {(values.ndim, len(values)) for values in seen.values()} == {(2, 9)}
 
 
 def test_calibration_sees_every_real_token_of_the_encoder_once() -> None:
