@@ -141,6 +141,10 @@ def _read_weights(bundle: Path, manifest: Manifest, config: TransformerConfig) -
                 weights[f"{name}.bias"] = bias
         for name, (weight, bias) in zip(norms, graph.norms(), strict=True):
             weights |= {f"{name}.weight": weight, f"{name}.bias": bias}
+    for name, factors in _units(encoder, decoder, config):
+        for part in (f"{name}.weight", f"{name}.bias"):
+            if part in weights:
+                weights[part] = (weights[part].T * factors).T
     scale = np.float32(np.sqrt(config.d_model)) if config.scale_embeddings else np.float32(1)
     weights["source_embedding.tokens.weight"] = encoder.embedding(scale)
     if not config.share_source_target_embeddings:
@@ -151,6 +155,16 @@ def _read_weights(bundle: Path, manifest: Manifest, config: TransformerConfig) -
         rows = weights[f"{side}_embedding.tokens.weight"]
         weights[f"{side}_embedding.tokens.weight"] = _meet(rows, projection, decoder.last_scales)
     return weights
+
+
+def _units(encoder: _Graph, decoder: _Graph, config: TransformerConfig) -> Iterator[tuple[str, Floats]]:
+    """Name the products that give keys and values in units of their scales, and the scales, [O]."""
+    for i in range(config.decoder_layers):
+        scales = [f"cross_{part}_{i}.scale" for part in ("key", "value")]
+        # Encoders of older bundles have a multiplication behind the product instead.
+        if decoder.has(scales[0]) and not encoder.has(f"cross_key_{i}.inverse_scale"):
+            factors = np.concatenate([decoder.floats(name) for name in scales])
+            yield f"decoder.{i}.cross_attention.key_value", factors
 
 
 def _meet(rows: Floats, projection: Floats, steps: Floats | None) -> Floats:
@@ -200,27 +214,32 @@ class _Graph:
         self._index = GraphIndex(self._graph)
         self.last_scales: Floats | None = None
 
-    def _floats(self, name: str) -> Floats:
+    def floats(self, name: str) -> Floats:
+        """Return the values of a constant."""
         return np.asarray(self._index.array(name), np.float32)
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is such a constant."""
+        return name in self._index.initializers
 
     def products(self) -> Iterator[tuple[Floats, Floats | None]]:
         """Yield weights [O, I] and biases [O] of all products, as torch keeps them."""
         for product in find_products(self._graph, self._index):
-            yield product.weight.T, None if product.bias is None else self._floats(product.bias)
+            yield product.weight.T, None if product.bias is None else self.floats(product.bias)
         for node in self._graph.node:
             if node.op_type in (INTEGER_PRODUCT, FUSED_PRODUCT):
                 fused = node.op_type == FUSED_PRODUCT
                 scale, bias_at = (FUSED_SCALE, FUSED_BIAS) if fused else (SCALE, BIAS)
-                self.last_scales = self._floats(node.input[scale])
+                self.last_scales = self.floats(node.input[scale])
                 bias = node.input[bias_at] if len(node.input) > bias_at else ""
-                weight = self._floats(node.input[WEIGHT]) * self.last_scales
-                yield weight.T, self._floats(bias) if bias else None
+                weight = self.floats(node.input[WEIGHT]) * self.last_scales
+                yield weight.T, self.floats(bias) if bias else None
 
     def norms(self) -> Iterator[tuple[Floats, Floats]]:
         """Yield weight and bias [E] of all norms."""
         for node in self._graph.node:
             if node.op_type == "LayerNormalization":
-                yield self._floats(node.input[1]), self._floats(node.input[2])
+                yield self.floats(node.input[1]), self.floats(node.input[2])
 
     def embedding(self, factor: np.float32) -> Floats:
         """Return the token table [V, E]; in int8 its scales hold ``factor``."""
@@ -232,8 +251,8 @@ class _Graph:
             and node.input[0] in self._index.initializers
         ]
         if len(tables) == 1:
-            return self._floats(tables[0])
-        rows, scales = (self._floats(name) for name in tables)
+            return self.floats(tables[0])
+        rows, scales = (self.floats(name) for name in tables)
         return rows * (scales / factor)
 
 

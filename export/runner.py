@@ -21,8 +21,8 @@ Tokens = Sequence[int]
 Chooser = Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]
 """Given the position and logits [R, V], returns the next tokens [R], or None to stop."""
 Observer = Callable[[str, NDArray[np.float32], NDArray[np.bool_]], None]
-"""Given a tensor's name, its values [rows, T, E], [rows, E] or of real tokens alone, and which of [rows, T] or
-[rows] are real."""
+"""Given a tensor's name, its values [rows, T, E], [rows, E] or of real tokens alone, and which of [rows, T]
+or [rows] are real."""
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 

@@ -9,7 +9,7 @@ from export.calibration import CalibratedRanges, calibrate, packed_projections
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
 from export.quantized_caches import quantize_caches
-from export.runner import GraphRunner
+from export.runner import GraphRunner, open_session
 from model.config import TransformerConfig
 from model.transformer import Transformer
 
@@ -69,6 +69,26 @@ def test_a_sentence_has_the_same_bits_alone_and_among_others(graphs) -> None:
     together = small.forced(SOURCES, targets)
     for source, target, scores in zip(SOURCES, targets, together, strict=True):
         assert (small.forced([source], [target])[0] == scores).all()
+
+
+def test_keys_and_values_are_quantised_once_and_scaled_by_their_product(graphs) -> None:
+    encoder, _, ranges = graphs
+    whole = quantize_graph(encoder, ranges.encoder, 7, ranges.caches)
+    onnx.checker.check_model(whole)
+    full, small = (open_session(model.SerializeToString()) for model in (encoder, whole))
+    made_by = {name: node for node in whole.graph.node for name in node.output}
+    split = next(node for node in whole.graph.node if node.op_type == "Split")
+    product = made_by[made_by[split.input[0]].input[0]]
+    assert (made_by[split.input[0]].op_type, product.op_type) == ("QuantizeLinear", "MatMulIntegerToFloat")
+    feeds = {"input_ids": np.array([SOURCES[2]]), "lengths": np.array([9], np.int32)}
+    for entry, floats, integers in zip(
+        full.get_outputs(), full.run(None, feeds), small.run(None, feeds), strict=True
+    ):
+        assert integers.dtype == np.int8
+        unit = ranges.caches[entry.name].reshape(4, 1, 8) * 1.2 / 127
+        inside = np.abs(floats) < 126 * unit
+        assert inside.mean() > 0.9
+        assert np.abs(integers * unit - floats)[inside].max() < 0.05 * np.abs(floats).max()
 
 
 def test_products_and_caches_together(graphs) -> None:

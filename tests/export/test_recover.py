@@ -66,6 +66,9 @@ def test_int8_weights_become_the_same_integers_again(
     export_bundle(tiny_checkpoint, tmp_path / "first", options)
     config = recover_checkpoint(tmp_path / "first", tmp_path / "back")
     assert config.origin.endswith(f"int8 weights of {bits} bits, dequantised to fp32.")
+    theirs = model_tensors(load_checkpoint(tmp_path / "back").model)
+    for name, tensor in model_tensors(load_checkpoint(tiny_checkpoint).model).items():
+        assert (tensor - theirs[name]).abs().max() <= 0.01 * tensor.abs().max(), name
     export_bundle(tmp_path / "back", tmp_path / "second", options)
     first, second = _integers(tmp_path / "first"), _integers(tmp_path / "second")
     assert len(first) == 2 * 4 + 2 * 7 + 3
