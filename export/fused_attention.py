@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from export.products import (
     BIAS,
+    DOMAIN,
     FUSED_PRODUCT,
     INTEGER_PRODUCT,
     ROW_SCALE,
@@ -24,7 +25,6 @@ from export.products import (
     WEIGHT,
 )
 
-_DOMAIN = "com.microsoft"
 _LENGTHS = 4  # input of MultiHeadAttention
 
 
@@ -53,7 +53,7 @@ def fuse_attention(graph: onnx.GraphProto) -> None:
         inputs += [product.input[ROW_SCALE], product.input[SCALE]]
         inputs += [attention.input[_LENGTHS], product.input[ROW_ZERO_POINT]]
         fused = helper.make_node(
-            FUSED_PRODUCT, inputs, attention.output, name=product.output[0], domain=_DOMAIN
+            FUSED_PRODUCT, inputs, attention.output, name=product.output[0], domain=DOMAIN
         )
         fused.attribute.extend(attention.attribute)
         before = helper.make_node("Gather", [product.input[ROWS], padding.input[1]], [padded], name=padded)

@@ -65,7 +65,8 @@ class EncoderGraph(nn.Module):
 class _Unpadding:
     """Where the real tokens of a padded batch stand, to take its padding out and to put it back.
 
-    Each way is one node, which counts: a layer of one short sentence has 14 that take some 20 us each.
+    Each way is one node, which counts: the 120 of an encoder with 6 layers of 256 take 0.5 ms for one short
+    sentence.
 
     Args:
         real: bool [N, S], true for tokens, false for padding; the first of every row is true.

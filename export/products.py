@@ -9,14 +9,17 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+DOMAIN = "com.microsoft"
+"""Of the operators below."""
+
 INTEGER_PRODUCT = "MatMulIntegerToFloat"
-"""Operator of ``com.microsoft`` that every product of an int8 graph is, but for fused ones."""
+"""Operator that every product of an int8 graph is, but for fused ones."""
 
 ROWS, WEIGHT, ROW_SCALE, SCALE, ROW_ZERO_POINT, WEIGHT_ZERO_POINT, BIAS = range(7)
 """Its inputs."""
 
 FUSED_PRODUCT = "QAttention"
-"""Operator of ``com.microsoft`` that is a product and the attention over it; see `export.fused_attention`."""
+"""Operator that is a product and the attention over it; see `export.fused_attention`."""
 
 FUSED_BIAS, FUSED_SCALE = 2, 4
 """Its inputs that have another place; the weight has the same."""

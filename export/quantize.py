@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from export.fused_attention import fuse_attention
-from export.products import INTEGER_PRODUCT, GraphIndex, Product, find_products
+from export.products import DOMAIN, INTEGER_PRODUCT, GraphIndex, Product, find_products
 from export.quantized_caches import quantize_caches
-
-_DOMAIN = "com.microsoft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,8 @@ def quantize_graph(
     rewrite.finish()
     quantize_caches(result.graph, caches or {})
     fuse_attention(result.graph)
-    if all(entry.domain != _DOMAIN for entry in result.opset_import):
-        result.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
+    if all(entry.domain != DOMAIN for entry in result.opset_import):
+        result.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return result
 
 
@@ -143,7 +141,7 @@ class _Rewrite:
         if product.bias is not None:
             inputs += ["", product.bias]
         nodes.append(
-            helper.make_node(INTEGER_PRODUCT, inputs, [product.output], name=product.output, domain=_DOMAIN)
+            helper.make_node(INTEGER_PRODUCT, inputs, [product.output], name=product.output, domain=DOMAIN)
         )
         first, *others = product.nodes
         self._replacements[first] = nodes

@@ -23,7 +23,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from export.products import BIAS, INTEGER_PRODUCT, SCALE
+from export.products import BIAS, SCALE
 
 _LIMIT = 127
 _HEADROOM = 1.2  # for channels of which the sample did not show the largest value; costs a fifth of a step
@@ -38,7 +38,7 @@ def quantize_caches(graph: onnx.GraphProto, largest: Mapping[str, Floats]) -> No
     In a decoder the inputs and outputs that hold caches become int8, in an encoder the outputs.
 
     Args:
-        graph: as exported, products quantised or not.
+        graph: as exported; an encoder's products are quantised, a decoder's may be.
         largest: largest magnitude of each channel, float32 [E], by the name of the decoder's input; the key
             and the value of an attention, or neither.
     """
@@ -93,9 +93,8 @@ class _Rewrite:
         inputs = [packed, self._constant("s8.one", unit), self._constant("s8.zero", zero)]
         quantized = f"{key}.s8"
         split.input[0] = quantized
-        self._insert_behind(
-            self._producers[packed], helper.make_node("QuantizeLinear", inputs, [quantized], name=quantized)
-        )
+        quantize = helper.make_node("QuantizeLinear", inputs, [quantized], name=quantized)
+        self.graph.node.insert(list(self.graph.node).index(self._producers[packed]) + 1, quantize)
         for name in (key, value):
             self.outputs[name].type.tensor_type.elem_type = TensorProto.INT8
 
@@ -107,22 +106,12 @@ class _Rewrite:
         self.graph.initializer.extend(kept)
 
     def _multiply_columns(self, name: str, factors: Floats) -> None:
-        """Multiply the columns of what a product gives: its scales and its bias, if it is quantised."""
+        """Multiply the columns of what a quantised product gives, by way of its scales and its bias."""
         product = self._producers[name]
-        if product.op_type != INTEGER_PRODUCT:
-            product.output[:] = [f"{out}.plain" if out == name else out for out in product.output]
-            inputs = [f"{name}.plain", self._constant(f"{name}.factors", factors)]
-            multiply = helper.make_node("Mul", inputs, [name], name=name)
-            self._insert_behind(product, multiply)
-            self._producers[name] = multiply
-            return
         for at in (SCALE, BIAS):
             if product.input[at : at + 1] not in ([], [""]):
                 old = numpy_helper.to_array(self._constants[product.input[at]])
                 product.input[at] = self._constant(f"{product.input[at]}.in_units", old * factors)
-
-    def _insert_behind(self, node: onnx.NodeProto, new: onnx.NodeProto) -> None:
-        self.graph.node.insert(list(self.graph.node).index(node) + 1, new)
 
     def _constant(self, name: str, value: NDArray[np.generic]) -> str:
         if name not in self._constants:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from export.bundle import BundleError
+from export.bundle import BundleError, describe_files
 from export.cli import run_import
 from export.from_huggingface import ImportNames
 from export.pipeline import ExportOptions, export_bundle
@@ -75,6 +75,34 @@ def test_int8_weights_become_the_same_integers_again(
     assert first.keys() == second.keys()
     for name, integers in first.items():
         assert np.array_equal(integers, second[name]), name
+
+
+def test_encoders_that_scale_keys_and_values_behind_their_product_are_read_alike(
+    tmp_path: Path, tiny_bundle_int8: Path
+) -> None:
+    """As those of older bundles do."""
+    recover_checkpoint(tiny_bundle_int8, tmp_path / "now")
+    bundle = Path(shutil.copytree(tiny_bundle_int8, tmp_path / "old"))
+    model, decoder = onnx.load(bundle / "encoder.onnx"), onnx.load(bundle / "decoder.onnx")
+    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in decoder.graph.initializer}
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    layers = len([name for name in scales if name.startswith("cross_key_")])
+    for i, node in enumerate(products[-layers:]):
+        both = [scales[f"cross_{part}_{i}.scale"] for part in ("key", "value")]
+        for name in (node.input[3], *node.input[6:]):
+            plain = numpy_helper.to_array(constants[name]) * np.concatenate(both)
+            constants[name].CopyFrom(numpy_helper.from_array(plain, name))
+        graph.initializer.append(numpy_helper.from_array(1 / both[0], f"cross_key_{i}.inverse_scale"))
+    onnx.save(model, bundle / "encoder.onnx")
+    manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"] = {name: entry.model_dump() for name, entry in describe_files(bundle).items()}
+    (bundle / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    recover_checkpoint(bundle, tmp_path / "then")
+    then = model_tensors(load_checkpoint(tmp_path / "then").model)
+    for name, tensor in model_tensors(load_checkpoint(tmp_path / "now").model).items():
+        assert torch.allclose(tensor, then[name], rtol=1e-6, atol=0), name
 
 
 def test_a_bundle_that_states_no_details_has_the_defaults(tmp_path: Path, tiny_bundle: Path) -> None:
