@@ -90,6 +90,9 @@ class BundleError(Exception):
         self.reason = _one_line(reason)
         super().__init__(f"{self.file}: {self.reason}")
 
+    def __reduce__(self) -> tuple[type[BundleError], tuple[str, str]]:
+        return type(self), (self.file, self.reason)
+
 
 def _one_line(text: str) -> str:
     return _PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)[:300]

@@ -92,7 +92,7 @@ def create_app(
 
         return Reloader(
             serving,
-            functools.partial(load_model, settings, metrics, serving.model.bundle),
+            functools.partial(load_model, settings, metrics, serving.model.bundle, served=True),
             translator_of,
             check,
             lambda _model: announce(router),

@@ -1,7 +1,6 @@
 """What `dragoman serve` and `dragoman translate` do; both return an exit code."""
 
 import contextlib
-import gc
 import os
 import signal
 import socket
@@ -19,8 +18,9 @@ from server.allocator import return_large_blocks
 from server.api.admin import AdminPages, admin_application
 from server.api.http_server import listen, make_server
 from server.app import Application, create_app
-from server.errors import DragomanError, SettingError, UnsupportedLanguageError
+from server.errors import DragomanError, EngineDeadError, SettingError, UnsupportedLanguageError
 from server.exits import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail, read_settings
+from server.interpreter import tune_interpreter
 from server.logs import configure_logging
 from server.metrics import Metrics
 from server.service.admission import check_options, request_limits
@@ -30,13 +30,6 @@ from server.service.model import ServedModel
 from server.service.offline import LineError, LineOptions, LineTranslator, choose_bundle, read_lines
 from server.service.request import DecodingWishes
 from server.settings import Settings
-
-_SWITCH_INTERVAL_S = 0.0003
-"""How long a thread may keep Python's lock from others. A worker needs it between two steps, and the usual
-5 ms are several steps of a small model: 64 clients of the shipped one get a tenth more sentences a second."""
-
-_GARBAGE_THRESHOLD = 10_000
-"""New containers before cyclic garbage is looked for. The usual 700 are those of three requests."""
 
 _CLOSE_TIMEOUT_S = 2.0
 
@@ -59,7 +52,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     if reloads:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing to reload yet
     return_large_blocks()
-    _tune_interpreter()
+    tune_interpreter()
     metrics = Metrics(CollectorRegistry(), settings.commit)
     try:
         if settings.api_keys_file is not None:
@@ -69,6 +62,8 @@ def serve(flags: Mapping[str, Any]) -> int:
         return _refuse(error.bundle or settings.bundle[0], error)
     except SettingError as error:
         return fail(EXIT_USAGE, str(error))
+    except EngineDeadError as error:
+        return fail(EXIT_FAILED, str(error))
     addresses = [(settings.host, settings.port)]
     if settings.admin_port is not None:
         addresses.append((settings.admin_host, settings.admin_port))
@@ -92,14 +87,6 @@ def serve(flags: Mapping[str, Any]) -> int:
         models.clear()  # a reload lets one go, and nothing else may hold it
         _run(settings, app, metrics, reloads, *listeners)
     return 0
-
-
-def _tune_interpreter() -> None:
-    """Set what makes Python serve faster, once all modules are there and nothing is loaded yet."""
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.collect()
-    gc.freeze()  # modules, classes and functions stay for ever: no use in walking them again and again
-    gc.set_threshold(_GARBAGE_THRESHOLD)
 
 
 def _run(

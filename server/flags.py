@@ -69,7 +69,16 @@ PivotLanguage = Annotated[
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(help="Threads that translate.", show_default="one for each usable core")
+    int | None,
+    typer.Option(help="Workers that translate side by side.", show_default="one for each usable core"),
+]
+EngineProcesses = Annotated[
+    bool | None,
+    typer.Option(
+        "--engine-processes/--no-engine-processes",
+        help="Give every worker a process of its own instead of a thread.",
+        show_default="for a small model that is served alone",
+    ),
 ]
 Device = Annotated[
     str | None,

@@ -11,11 +11,11 @@ from types import MappingProxyType
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
-from prometheus_client.process_collector import ProcessCollector
 
 from server.cache_metrics import CacheMetrics
 from server.engine.sequence import EndReason, EngineObserver, EngineStats
 from server.model_metrics import ModelMetrics, ModelObserver
+from server.process_metrics import ProcessTreeCollector
 
 # From 1 ms, because short sentences take a few; with the service levels (0.1, 0.25, 0.5, 1 s) as exact
 # bounds.
@@ -76,7 +76,7 @@ class Metrics:
         """
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry
-        ProcessCollector(registry=registry)
+        self._processes = ProcessTreeCollector(registry)
         GCCollector(registry=registry)
 
         def counter(name: str, text: str, labels: Iterable[str] = ()) -> Counter:
@@ -292,6 +292,7 @@ class Metrics:
             by_model: of each, by the model's name.
         """
         self.models.refresh(by_model)
+        self._processes.engine_pids = stats.engine_pids
         self.cache.refresh()
         self._queue_sentences.set(stats.queue_sentences)
         self._queue_tokens.set(stats.queue_tokens)

@@ -14,6 +14,7 @@ A fault is there while FILE is, so that a server starts well and a test chooses 
 """
 
 import itertools
+import os
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from server.engine import child
 from server.errors import InferenceError
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import StepBuffers
@@ -115,6 +117,8 @@ class FaultyDecoder(Around):
 if __name__ == "__main__":
     kind, file, value, *arguments = sys.argv[1:]
     Fault(kind, Path(file), int(value)).install()
+    os.environ["FAULT"] = f"{kind} {file} {value}"
+    child._MODULE = "tests.faulty_engine_process"
     sys.argv[1:] = arguments
     from dragoman import app
 

@@ -20,7 +20,7 @@ from tests.server_process import serving
 WITH_PROMTOOL = pytest.mark.skipif(
     not shutil.which("promtool") and "CI" not in os.environ, reason="promtool is not installed"
 )
-METRIC = re.compile(r"\b(?:dragoman|process|python)_[a-z0-9_]+\b")
+METRIC = re.compile(r"(?<![.\w])(?:dragoman|process|python)_[a-z0-9_]+\b")
 SELECTOR = re.compile(r"\b((?:dragoman|process|python)_[a-z0-9_]+)(?:\{([^}]*)\})?")
 RECORDED = re.compile(r"\b(?:job|instance):[\w:]+")
 LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")

@@ -134,11 +134,12 @@ class Scheduler:
         self.tokens = 0
         self.rows: dict[Lane, int] = dict.fromkeys(LANES, 0)
 
-    def add(self, sequences: list[Sequence]) -> None:
+    def add(self, sequences: list[Sequence], lane: Lane | None = None) -> None:
         """Put all sentences of a request in the line, or none.
 
         Args:
             sequences: sentences with the same request id and time of submission.
+            lane: of their request; None if these are all of it and tell.
 
         Raises:
             QueueFullError: the line has no room for all of them now.
@@ -156,7 +157,7 @@ class Scheduler:
         key, submitted_s = sequences[0].request_id, sequences[0].submitted_s
         request = self._requests.get(key)
         if request is None:
-            request = self._requests[key] = _Request(lane_of(sequences), submitted_s)
+            request = self._requests[key] = _Request(lane or lane_of(sequences), submitted_s)
             self._push(key, request)
         if request.lane == "short":
             self._last_short_s = submitted_s

@@ -248,6 +248,7 @@ class EngineStats:
         kv_cache_bytes: bytes held by the arenas of all workers, and by what shortlists have beside them.
         alive: False once a worker crashed.
         last_progress_s: monotonic time of the last finished step, or of the start.
+        engine_pids: processes that do the work, if they are not this one.
     """
 
     queue_sentences: int
@@ -259,6 +260,7 @@ class EngineStats:
     kv_cache_bytes: int
     alive: bool
     last_progress_s: float
+    engine_pids: tuple[int, ...] = ()
 
 
 class EngineObserver(Protocol):

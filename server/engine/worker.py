@@ -1,39 +1,30 @@
-"""The only threads of the engine: workers that share a model and a waiting line, and the futures.
+"""The threads of the engine: workers that share a model and a waiting line.
 
-A request's way: `WorkerPool.submit` puts its sentences in the scheduler and wakes the workers; a worker's
+A request's way: `Pool.submit` puts its sentences in the scheduler and wakes the workers; a worker's
 `Engine.step` takes them over and decodes them; `Outcome.resolve` sets each future, exactly once. Nothing
 polls: an idle worker sleeps on a condition until there is work or the end.
 """
 
+import asyncio
 import functools
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from concurrent.futures import Future
 
 import numpy as np
+from numpy.typing import NDArray
 
-from server.errors import AbortedError, DragomanError, DrainingError, EngineDeadError
+from server.errors import DrainingError
 from server.runtime.session import Runtime
 
 from .cache_budget import CacheBudget
-from .checks import check
-from .engine import Engine, Outcome, end_of_unwanted
+from .engine import Engine, end_of_unwanted
 from .lanes import Lanes
-from .scheduler import LANES, STARTS_FIRST, Lane, Load, Scheduler
-from .sequence import (
-    DecodingOptions,
-    EndReason,
-    EngineLimits,
-    EngineObserver,
-    EngineStats,
-    NullObserver,
-    Sequence,
-    SequenceResult,
-)
+from .pool import Pool
+from .scheduler import LANES, STARTS_FIRST, Lane, Load
+from .sequence import EngineLimits, EngineObserver, EngineStats, NullObserver, Sequence
 from .shares import Shares
 from .shortlist import Shortlist
 
@@ -42,15 +33,8 @@ _log = logging.getLogger("dragoman.engine")
 JOIN_TIMEOUT_S = 5.0
 """How long `close` waits for threads whose runs were terminated; they are daemons and hold up nothing."""
 
-_END_REASONS: dict[str, EndReason] = {
-    "aborted": "cancelled",
-    "draining": "cancelled",
-    "deadline_exceeded": "deadline",
-}
-"""Reason of an error -> reason for which a sentence left; every other is `error`."""
 
-
-class WorkerPool:
+class WorkerPool(Pool):
     """Worker threads over one model. Thread-safe."""
 
     def __init__(
@@ -60,6 +44,7 @@ class WorkerPool:
         observer: EngineObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
         shortlist: Shortlist | None = None,
+        stops: SequenceOf[NDArray[np.int64]] | None = None,
     ) -> None:
         """Make the engines; no thread runs before `start`.
 
@@ -69,29 +54,19 @@ class WorkerPool:
             observer: told what happens; None looks away.
             clock: monotonic seconds; deadlines are on this clock.
             shortlist: candidates of sentences, if the decoders take their columns as inputs.
+            stops: int64 [] of each worker, which ends its burst when it is not 0; made here unless given.
         """
+        super().__init__(runtime.spec, limits, observer or NullObserver(), clock)
         self._runtime: Runtime | None = runtime
-        self._spec = runtime.spec
-        self._limits = limits
-        self._observer = observer or NullObserver()
-        self._clock = clock
-        self._scheduler = Scheduler(limits)
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)  # all sentences have ended, or the engine has
         self._calls = [threading.Condition(self._lock) for _ in range(limits.workers)]
         self._budget = CacheBudget(runtime.spec, limits, shortlist)
-        self._stops = [np.zeros((), np.int64) for _ in range(limits.workers)]
+        self._stops = stops or [np.zeros((), np.int64) for _ in range(limits.workers)]
         self._lanes = [self._lanes_of(worker, runtime, shortlist) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
         self._shares = Shares(limits.workers, limits.max_rows)
         self._cache_bytes = [0] * limits.workers
-        self._live: dict[str, set[Sequence]] = {}
-        self._draining = False
-        self._stopping = False
         self._news = 0  # goes up when a worker should look up from decoding
         self._memory_epoch = 0  # goes up when there may be memory for a sentence that lacks it
-        self._death: BaseException | None = None
-        self._last_progress_s = clock()
 
     def start(self) -> None:
         """Start the worker threads."""
@@ -102,79 +77,8 @@ class WorkerPool:
         for thread in self._threads:
             thread.start()
 
-    def submit(
-        self,
-        request_id: str,
-        sources: SequenceOf[SequenceOf[int]],
-        options: DecodingOptions | SequenceOf[DecodingOptions],
-        deadline_s: float | None = None,
-    ) -> list[Future[SequenceResult]]:
-        """Put all sentences of a request in the line, or none.
-
-        Each future ends exactly once: with a result, or with DeadlineExceededError, AbortedError,
-        InferenceError, DrainingError (the pool closed before it was done) or EngineDeadError. Cancelling a
-        future frees its row.
-
-        Args:
-            request_id: names the request for `abort` and for fair sharing.
-            sources: token ids of every sentence, prefix and suffix included.
-            options: how to decode them, all alike or each its own way.
-            deadline_s: time on the pool's clock after which nobody waits for them, if there is one.
-
-        Returns:
-            One future per sentence, in order.
-
-        Raises:
-            InvalidRequestError: an option or a sentence is out of range; subclasses say how.
-            QueueFullError: there is no room in the line now.
-            DrainingError: the pool is closing.
-            EngineDeadError: a worker crashed.
-        """
-        each = [options] * len(sources) if isinstance(options, DecodingOptions) else list(options)
-        check(sources, each, self._spec, self._limits)
-        now_s, end_s = self._clock(), math.inf if deadline_s is None else deadline_s
-        sequences = [
-            Sequence(request_id, tuple(source), one, now_s, end_s, Future())
-            for source, one in zip(sources, each, strict=True)
-        ]
-        with self._lock:
-            if self._death is not None:
-                raise EngineDeadError("the engine has stopped")
-            if self._draining:
-                raise DrainingError("the server is shutting down")
-            self._scheduler.add(sequences)
-            self._live.setdefault(request_id, set()).update(sequences)
-            self._tell()
-        for sequence in sequences:
-            sequence.future.add_done_callback(functools.partial(self._on_done, sequence))
-        return [sequence.future for sequence in sequences]
-
-    def check_room(self, active: int) -> None:
-        """Raise QueueFullError without room for one more than those of `active` requests not here yet."""
-        with self._lock:
-            self._scheduler.check_room(1 + max(0, active - len(self._live)))
-
-    def abort(self, request_id: str) -> None:
-        """End a request: waiting sentences leave the line now, decoding ones their rows within a step."""
-        with self._lock:
-            self._scheduler.abort(request_id)
-            self._retry_memory()
-            sequences = list(self._live.get(request_id, ()))
-            for sequence in sequences:
-                sequence.aborted = True
-        self._end(sequences, lambda _: AbortedError("the request was aborted"))
-
-    def extend(self, request_id: str, futures: Collection[Future[SequenceResult]], deadline_s: float) -> None:
-        """Try those of a request's sentences that have not ended until a later time."""
-        with self._changed:
-            for sequence in self._live.get(request_id, ()):
-                if sequence.future in futures:
-                    sequence.deadline_s = max(sequence.deadline_s, deadline_s)
-
-    def decoding(self, request_id: str) -> bool:
-        """Tell whether a sentence of a request has left the line and is being encoded or decoded."""
-        with self._lock:
-            return len(self._live.get(request_id, ())) > self._scheduler.waiting(request_id)
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Do nothing: futures are resolved on the workers' threads, whoever waits for them."""
 
     def close(self, timeout_s: float) -> None:
         """Take no new work, finish what there is, stop the threads.
@@ -248,23 +152,41 @@ class WorkerPool:
 
     def _work(self, worker: int) -> None:
         """Step the worker's engines while there is work; a worker thread's whole life."""
-        lanes, tried_epoch = self._lanes[worker], -1
+        tried_epoch: int | None = -1
         try:
-            while True:
-                self._stops[worker][...] = 0
-                news = self._news  # before it looks: what comes meanwhile is news
-                waiting = self._wait_for_work(worker, tried_epoch)
-                if waiting is None:
-                    return
-                outcomes = lanes.step(waiting)
-                if not outcomes and not any(waiting.values()):
-                    outcomes = lanes.decode(functools.partial(self._goes_on, news))
-                with self._lock:
-                    tried_epoch = self._note_step(worker, ended=bool(outcomes))
-                for outcome in outcomes:
-                    self._finish(outcome)
+            while tried_epoch is not None:
+                tried_epoch = self._turn(worker, tried_epoch)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the callers must hear of it
             self._die(error)
+
+    def _turn(self, worker: int, tried_epoch: int) -> int | None:
+        """Wait for work and do some of it.
+
+        Args:
+            worker: who.
+            tried_epoch: memory epoch at which what waits could not be started, -1 if it could.
+
+        Returns:
+            The same for the next turn; None ends the thread.
+        """
+        self._stops[worker][...] = 0
+        self._look_up()
+        news = self._news  # before it waits: what comes meanwhile is news
+        waiting = self._wait_for_work(worker, tried_epoch)
+        if waiting is None:
+            return None
+        lanes = self._lanes[worker]
+        outcomes = lanes.step(waiting)
+        if not outcomes and not any(waiting.values()):
+            outcomes = lanes.decode(functools.partial(self._goes_on, news))
+        with self._lock:
+            tried_epoch = self._note_step(worker, ended=bool(outcomes))
+        for outcome in outcomes:
+            self._finish(outcome)
+        return tried_epoch
+
+    def _look_up(self) -> None:
+        """Do what has to be done before every turn: here nothing."""
 
     def _wait_for_work(self, worker: int, tried_epoch: int) -> dict[Lane, bool] | None:
         """Sleep until there are rows to decode or sentences that may be started.
@@ -278,14 +200,19 @@ class WorkerPool:
         """
         lanes = self._lanes[worker]
         with self._lock:
-            self._calls[worker].wait_for(
+            self._sleep(
+                worker,
                 lambda: (
                     self._stopping
                     or any(lanes.rows.values())
                     or (worker in self._called() and self._memory_epoch != tried_epoch)
-                )
+                ),
             )
             return None if self._stopping else {lane: worker in self._called(lane) for lane in LANES}
+
+    def _sleep(self, worker: int, has_work: Callable[[], bool]) -> None:
+        """Wait until there is something to do, asked when anything has changed; call with the lock held."""
+        self._calls[worker].wait_for(has_work)
 
     def _goes_on(self, news: int) -> bool:
         """Note that a worker makes progress, and tell whether it may go on without looking up."""
@@ -331,62 +258,10 @@ class WorkerPool:
         self._cache_bytes[worker] = lanes.cache_bytes
         return tried_epoch
 
+    def _unwanted(self, sequences: SequenceOf[Sequence]) -> None:
+        self._retry_memory()
+
     def _retry_memory(self) -> None:
         """Let every worker try again to start what lacked memory; call with the lock held."""
         self._memory_epoch += 1
         self._tell()
-
-    def _die(self, error: BaseException) -> None:
-        """Record that a worker crashed: nothing can be decoded any more, every caller is told."""
-        with self._lock:
-            if self._stopping:
-                return
-            _log.critical("a worker crashed; the engine has stopped", exc_info=error)
-            self._death = error
-            self._stopping = True
-            left = self._take_all()
-            self._tell()
-        self._observer.error("worker_lost")
-        self._end(left, lambda _: EngineDeadError("the engine has stopped"))
-
-    def _take_all(self) -> list[Sequence]:
-        """Empty the line and forget every sentence; call with the lock held."""
-        self._scheduler.drain()
-        left = [sequence for sequences in self._live.values() for sequence in sequences]
-        for sequence in left:
-            sequence.aborted = True
-        return left
-
-    def _on_done(self, sequence: Sequence, future: Future[SequenceResult]) -> None:
-        """Abort a sentence whose caller cancelled its future."""
-        if future.cancelled():
-            with self._lock:
-                sequence.aborted = True
-                self._tell()
-            self._end([sequence], end_of_unwanted)
-
-    def _end(self, sequences: Iterable[Sequence], error: Callable[[Sequence], DragomanError]) -> None:
-        """End sentences without a result."""
-        for sequence in sequences:
-            self._finish(Outcome(sequence, error(sequence)))
-
-    def _finish(self, outcome: Outcome) -> None:
-        """Forget a sentence, tell the observer and resolve its future; does nothing the second time."""
-        sequence, result = outcome.sequence, outcome.result
-        with self._lock:
-            request = self._live.get(sequence.request_id)
-            if request is None or sequence not in request:
-                return
-            request.discard(sequence)
-            if not request:
-                del self._live[sequence.request_id]
-            if not self._live:
-                self._changed.notify_all()
-        if isinstance(result, SequenceResult):
-            self._observer.finished(
-                result.finish_reason, result.source_tokens, result.target_tokens, result.queue_s
-            )
-        else:
-            reason = _END_REASONS.get(result.reason, "error")
-            self._observer.finished(reason, len(sequence.source), 0, sequence.queue_s)
-        outcome.resolve()

@@ -6,6 +6,7 @@ taken along.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -37,15 +38,18 @@ class Arrivals:
             AbortedError: a future was cancelled.
             DeadlineExceededError: the time is up.
         """
-        loop = asyncio.get_running_loop()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
         waiting = _Waiting(loop, len(futures))
 
-        def ended(future: Future[SequenceResult]) -> None:  # on a worker thread
+        def ended(future: Future[SequenceResult]) -> None:  # on any thread
             self._ended.append((waiting, future))
             # Looked at after the append, and `_deliver` clears it before it looks: no end is left behind.
             if not self._rung and not loop.is_closed():
                 self._rung = True
-                loop.call_soon_threadsafe(self._deliver)
+                if threading.get_ident() == thread:
+                    loop.call_soon(self._deliver)
+                else:
+                    loop.call_soon_threadsafe(self._deliver)
 
         for future in futures:
             future.add_done_callback(ended)

@@ -1,16 +1,25 @@
 """From a bundle on disk to a model that translates: verify, load, start, and prove it on golden sentences."""
 
+import functools
 import logging
+import os
+import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
 from model.tokenizer import Tokenizer, TokenizerError
+from server.allocator import return_large_blocks
 from server.engine.cache_budget import largest_request_bytes, with_chosen_rows
+from server.engine.child import EngineProcess
+from server.engine.process_pool import ProcessPool
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
 from server.errors import DragomanError, SettingError
+from server.interpreter import tune_interpreter
 from server.runtime.device import OnnxDevice, cuda, has_cuda
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import ModelSpec
@@ -54,7 +63,7 @@ def load_models(settings: Settings, observer: EngineObserver) -> list[ServedMode
             manifests.append(load_manifest(bundle))
         check_together(manifests)  # before any is loaded for nothing
         for bundle in settings.bundle:
-            models.append(load_model(settings, observer, bundle))
+            models.append(load_model(settings, observer, bundle, served=True))
     except BaseException as error:
         for model in models:
             model.engine.close(_CLOSE_TIMEOUT_S)
@@ -64,13 +73,17 @@ def load_models(settings: Settings, observer: EngineObserver) -> list[ServedMode
     return models
 
 
-def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None = None) -> ServedModel:
+def load_model(
+    settings: Settings, observer: EngineObserver, bundle: Path | None = None, *, served: bool = False
+) -> ServedModel:
     """Verify a bundle, load it, start the engine, and translate the bundle's golden sentences.
 
     Args:
         settings: of the server.
         observer: told what the engine does.
         bundle: its directory; None takes the first of the settings.
+        served: whether requests come from one event loop, which the engine is attached to; only then its
+            workers may be processes.
 
     Returns:
         A model whose engine runs; whoever asked for it closes the engine.
@@ -79,6 +92,7 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
         BundleError: the bundle is refused; the message is one line that names the file and the reason.
         SettingError: `max_kv_cache_mib` cannot hold the caches of one sentence of the largest size, or the
             device cannot be used.
+        EngineDeadError: an engine process has ended, by the system's hand for instance.
     """
     started_s = time.monotonic()
     bundle = bundle or settings.bundle[0]
@@ -88,19 +102,27 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
         tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
     except TokenizerError as error:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
-    # All that requests may choose: a graph that does not load must stop the start, not a request.
-    widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
-    device = choose_device(settings, manifest)
-    workers = settings.engine_workers if device is None else 1
-    runtime = ModelRuntime.load(
-        bundle,
-        manifest,
-        solo_threads=_solo_threads(workers, manifest),
-        device=device,
-        beam_widths=widths,
-        shortlist=settings.shortlist,
-    )
-    limits = EngineLimits(
+    observer = observer.of_model(manifest.name)
+    if served and _takes_processes(settings, manifest):
+        limits = _limits(settings, manifest, settings.engine_workers)
+        make = functools.partial(_start_in_process, settings, bundle, sha256)
+        processes = [EngineProcess(make) for _ in range(limits.workers)]
+        engine: TranslationEngine = ProcessPool(processes, limits, observer)
+    else:
+        engine = _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
+    try:
+        check_golden_text(manifest, tokenizer)
+    except BundleError:
+        engine.close(_CLOSE_TIMEOUT_S)
+        raise
+    duration_s = time.monotonic() - started_s
+    truecaser = Truecaser(tokenizer) if settings.truecase else None
+    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser)
+
+
+def _limits(settings: Settings, manifest: Manifest, workers: int) -> EngineLimits:
+    """Say what an engine of so many workers takes on."""
+    return EngineLimits(
         workers=workers,
         max_rows=settings.max_rows,
         max_queue_sentences=settings.max_queue_sentences,
@@ -110,20 +132,80 @@ def load_model(settings: Settings, observer: EngineObserver, bundle: Path | None
         max_target_tokens=manifest.limits.max_target_tokens,
         max_cache_bytes=settings.kv_cache_bytes,
     )
+
+
+def _start_workers(
+    settings: Settings,
+    bundle: Path,
+    manifest: Manifest,
+    make_pool: Callable[..., WorkerPool],
+    *,
+    processes: int = 0,
+) -> WorkerPool:
+    """Load the graphs, start the workers, and translate the golden sentences.
+
+    Args:
+        settings: of the server.
+        bundle: its directory, verified.
+        manifest: of the bundle.
+        make_pool: given the runtime, the limits and a shortlist, makes the pool.
+        processes: number of the engine processes of which this is one; 0 if the workers are threads.
+    """
+    device = None if processes else choose_device(settings, manifest)
+    workers = settings.engine_workers if device is None and not processes else 1
+    # All that requests may choose: a graph that does not load must stop the start, not a request.
+    widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
+    runtime = ModelRuntime.load(
+        bundle,
+        manifest,
+        solo_threads=_solo_threads(workers, manifest),
+        device=device,
+        beam_widths=widths,
+        shortlist=settings.shortlist,
+    )
+    limits = _limits(settings, manifest, workers)
+    if processes:  # the line, and what bounds it, are the server's
+        share = settings.kv_cache_bytes // processes
+        unbounded = {"max_queue_sentences": sys.maxsize, "max_queue_tokens": sys.maxsize}
+        limits = replace(limits, max_cache_bytes=share, **unbounded)
     shortlist = _read_shortlist(bundle, manifest, runtime)
     if not limits.max_rows:
         limits = with_chosen_rows(runtime.spec, limits, shortlist)
     _check_cache_bound(settings, runtime.spec, limits, shortlist)
-    engine = WorkerPool(runtime, limits, observer.of_model(manifest.name), shortlist=shortlist)
-    engine.start()
+    pool = make_pool(runtime, limits, shortlist=shortlist)
+    pool.start()
     try:
-        translate_golden(manifest, tokenizer, engine)
+        translate_golden(manifest, pool)
     except BaseException:
-        engine.close(_CLOSE_TIMEOUT_S)
+        pool.close(_CLOSE_TIMEOUT_S)
         raise
-    duration_s = time.monotonic() - started_s
-    truecaser = Truecaser(tokenizer) if settings.truecase else None
-    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser)
+    return pool
+
+
+def _start_in_process(
+    settings: Settings, bundle: Path, sha256: str, make_pool: Callable[..., WorkerPool]
+) -> WorkerPool:
+    """Do what `_start_workers` does, in a process of its own."""
+    return_large_blocks()
+    tune_interpreter()
+    manifest = verify_bundle(bundle)
+    if hash_file(bundle / MANIFEST_NAME) != sha256:
+        raise BundleError(MANIFEST_NAME, "changed while it was loaded")
+    return _start_workers(settings, bundle, manifest, make_pool, processes=settings.engine_workers)
+
+
+def _takes_processes(settings: Settings, manifest: Manifest) -> bool:
+    """Choose whether every worker gets a process of its own."""
+    can = hasattr(os, "memfd_create")
+    if settings.engine_processes is None:
+        workers, alone = settings.engine_workers, len(settings.bundle) == 1
+        small = _solo_threads(workers, manifest) == 1
+        return can and alone and small and workers > 1 and choose_device(settings, manifest) is None
+    if settings.engine_processes and not can:
+        raise SettingError("setting engine_processes: this system has no memfd_create; only Linux has")
+    if settings.engine_processes and choose_device(settings, manifest) is not None:
+        raise SettingError("setting engine_processes: on CUDA there is one worker, which is a thread")
+    return settings.engine_processes
 
 
 def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
@@ -169,44 +251,57 @@ def _check_cache_bound(
     settings: Settings, spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None
 ) -> None:
     """Refuse a bound under which a request that is allowed could never be decoded."""
-    needed_bytes, models = largest_request_bytes(spec, limits, shortlist), len(settings.bundle)
-    if needed_bytes > settings.kv_cache_bytes:
-        share = "" if models == 1 else f", for each of {models} models an equal share,"
+    needed_bytes, bound = largest_request_bytes(spec, limits, shortlist), limits.max_cache_bytes
+    if bound is not None and needed_bytes > bound:
+        shares = (settings.max_kv_cache_mib << 20) // bound
+        share = "" if shares == 1 else f", of which there is one of {shares} equal shares"
         raise SettingError(
-            f"setting max_kv_cache_mib: {settings.max_kv_cache_mib} MiB{share} cannot hold the caches of one "
+            f"setting max_kv_cache_mib: {settings.max_kv_cache_mib} MiB cannot hold the caches of one "
             f"sentence of {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens "
-            f"with max_rows {limits.max_rows}, {needed_bytes} bytes; raise it to "
-            f"{-(-needed_bytes * models >> 20)} or lower max_rows"
+            f"with max_rows {limits.max_rows}, {needed_bytes} bytes{share}; raise it to "
+            f"{-(-needed_bytes * shares >> 20)} or lower max_rows"
         )
 
 
-def translate_golden(manifest: Manifest, tokenizer: Tokenizer, engine: TranslationEngine) -> None:
-    """Translate the bundle's golden sentences, text to text: catches what no checksum and no shape does.
+def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
+    """Tokenise the bundle's golden sentences and write their translations: the half that needs no engine.
 
     Args:
         manifest: with the sentences.
         tokenizer: as loaded.
+
+    Raises:
+        BundleError: ids or text are not what the manifest says.
+    """
+    suffix = manifest.special_tokens.source_suffix_ids
+    prefixes = {manifest.source_prefix(pair.source, pair.target) for pair in manifest.directions}
+    for number, golden in enumerate(manifest.golden, start=1):
+        ids = tokenizer.encode(golden.source)
+        if golden.source_ids not in {(*prefix, *ids, *suffix) for prefix in prefixes}:
+            raise _differs(number, "tokenised")
+        if tokenizer.decode(golden.target_ids) != golden.target:
+            raise _differs(number, "written")
+
+
+def translate_golden(manifest: Manifest, engine: TranslationEngine) -> None:
+    """Translate the bundle's golden sentences, ids to ids: catches what no checksum and no shape does.
+
+    Args:
+        manifest: with the sentences.
         engine: as started.
 
     Raises:
         BundleError: a sentence comes out differently, or not at all.
     """
-    suffix = manifest.special_tokens.source_suffix_ids
-    prefixes = {manifest.source_prefix(pair.source, pair.target) for pair in manifest.directions}
     for number, golden in enumerate(manifest.golden, start=1):
-        source, ids = golden.source_ids, tokenizer.encode(golden.source)
-        if source not in {(*prefix, *ids, *suffix) for prefix in prefixes}:
-            raise _differs(number, "tokenised")
         options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
         try:
-            (future,) = engine.submit(f"golden-{number}", [source], options)
+            (future,) = engine.submit(f"golden-{number}", [golden.source_ids], options)
             result = future.result(_WARM_UP_TIMEOUT_S)
         except (DragomanError, TimeoutError) as error:
             raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
         if result.hypotheses[0].tokens != golden.target_ids:
             raise _differs(number, "translated")
-        if tokenizer.decode(golden.target_ids) != golden.target:
-            raise _differs(number, "written")
 
 
 def _differs(number: int, what: str) -> BundleError:

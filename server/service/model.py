@@ -1,5 +1,6 @@
 """What the service needs of a loaded model: the seam between text and token ids."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from server.service.truecasing import Truecaser
 
 class TranslationEngine(Protocol):
     """Token ids in, token ids out. `server.engine.worker.WorkerPool` is the real one. Thread-safe."""
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Told once which event loop requests come from, on its thread and before the first of them."""
+        ...
 
     def submit(
         self,

@@ -260,6 +260,7 @@ def together(stats: Sequence[EngineStats]) -> EngineStats:
         kv_cache_bytes=sum(one.kv_cache_bytes for one in stats),
         alive=all(one.alive for one in stats),
         last_progress_s=max(one.last_progress_s for one in stats),
+        engine_pids=tuple(pid for one in stats for pid in one.engine_pids),
     )
 
 

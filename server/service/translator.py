@@ -155,7 +155,11 @@ class Translator:
         )
 
     async def warm_up(self) -> None:
-        """Split and tokenise once, off the event loop: the splitter loads its rules at the first sentence."""
+        """Get ready to translate from this event loop.
+
+        Splits and tokenises once, off the loop: the splitter loads its rules at the first sentence.
+        """
+        self.model.engine.attach(asyncio.get_running_loop())
         for source in dict.fromkeys(pair.source for pair in self.model.manifest.directions):
             await asyncio.to_thread(self._codec.encode, ["Warm up. Twice."], source, is_html=False)
 

@@ -74,8 +74,10 @@ def is_flat(sizes: list[int], requests: int, most_slope: float) -> bool:
 
 
 def memory_of(server: RunningServer) -> Callable[[], int]:
+    """What the server and its engine processes have."""
     process = psutil.Process(server.process.pid)
-    return lambda: int(process.memory_info().rss)
+    processes = [process, *process.children()]
+    return lambda: sum(int(one.memory_info().rss) for one in processes)
 
 
 def leaking(directory: Path) -> tuple[object, ...]:

@@ -56,14 +56,14 @@ def slow(tiny_bundle: Path, tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
-def keeps_its_goodput(server: RunningServer, seconds: float, shares: tuple[float, float]) -> bool:
-    """Measure the peak, twice and four times as much, and the peak again; check what nothing excuses."""
+def keeps_its_goodput(server: RunningServer, seconds: float, least_shares: dict[int, float]) -> bool:
+    """Measure the peak, several times as much, and the peak again; check what nothing excuses."""
 
     def peak() -> float:
         return float(load(server, Plan(seconds, warm_s=0.5, clients=QUEUE))["answered_per_s"])
 
     before = peak()
-    overloads = [load(server, Plan(seconds, warm_s=0.5, rate=n * before, timeout_s=20)) for n in (2, 4)]
+    overloads = [load(server, Plan(seconds, warm_s=0.5, rate=n * before, timeout_s=20)) for n in least_shares]
     least = min(before, peak())
     print(f"{before:.0f}/s: {overloads}")
     for found in overloads:
@@ -76,26 +76,28 @@ def keeps_its_goodput(server: RunningServer, seconds: float, shares: tuple[float
     assert metrics["dragoman_queue_sentences"] == 0
     assert metrics["dragoman_http_requests_in_flight"] == 1
     return all(
-        found["answered_per_s"] >= share * least for found, share in zip(overloads, shares, strict=True)
+        found["answered_per_s"] >= share * least
+        for found, share in zip(overloads, least_shares.values(), strict=True)
     )
 
 
-def check_overload(server: RunningServer, seconds: float, shares: tuple[float, float] = (0.8, 0.8)) -> None:
+def check_overload(server: RunningServer, seconds: float, times: tuple[int, int]) -> None:
     """A machine that others use, too, is not always as fast; a server that collapses does so every time."""
-    assert any(keeps_its_goodput(server, seconds, shares) for _ in range(3))
+    assert any(keeps_its_goodput(server, seconds, dict.fromkeys(times, 0.8)) for _ in range(3))
 
 
 def test_at_two_and_four_times_its_capacity_a_server_does_as_much(slow: RunningServer) -> None:
-    check_overload(slow, 2.0)
+    check_overload(slow, 2.0, (2, 4))
 
 
 @pytest.mark.exhaustive
 def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tmp_path: Path) -> None:
     """The client takes its part of the same cores.
 
-    Measured with the shipped model on two cores, 1,100 requests/s at most: 108 to 131 % of them at twice as
-    many, and 62 to 81 % at four times, where the client takes half a core. Before ordinary requests went past
-    h11 it was 970/s at most; of 4,400/s as many were answered as now (740), of 3,600/s a tenth fewer.
+    Measured with the shipped model on two cores, whose workers are processes: 1,550 requests/s at most, of
+    3,100/s 1,860, of 4,400/s 1,490 and of 6,200/s, four times as many, 1,070 to 1,260. But that is about what
+    the event loop can refuse beside a client that takes half a core: once, a pause was not caught up with.
+    Workers that are threads did 1,160, and 1,220, 910 and 710 to 770 of these rates.
     """
     settings = {
         "workers": 0,
@@ -104,7 +106,7 @@ def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tm
         "log_level": "warning",
     }
     with serving(repository / "bundles/en-de", tmp_path / "log", **settings) as server:
-        check_overload(server, 8.0, shares=(0.8, 0.6))
+        check_overload(server, 8.0, (2, 3))
 
 
 def test_a_client_that_waits_as_it_is_told_is_served_in_the_end(slow: RunningServer) -> None:

@@ -1,5 +1,6 @@
 """An engine without a network: it "translates" each token to itself, as slowly as a test wants."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -37,6 +38,9 @@ class FakeEngine:
     def waiting(self) -> int:
         with self._lock:
             return sum(map(len, self._waiting.values()))
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Futures are resolved on whatever thread a test uses."""
 
     def submit(
         self,

@@ -1,0 +1,109 @@
+"""Pickled messages over a socket, without ever waiting to send: if both sides did, they would for ever."""
+
+import contextlib
+import pickle
+import select
+import socket
+import struct
+import threading
+from typing import Any
+
+_LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 18
+
+
+class Channel:
+    """One end of a socket pair. Any thread may send, one receives."""
+
+    def __init__(self, end: socket.socket) -> None:
+        """Take over a socket.
+
+        Args:
+            end: connected, of type SOCK_STREAM.
+        """
+        end.setblocking(False)
+        self._socket = end
+        self._lock = threading.Lock()  # of what is to be sent
+        self._unsent = bytearray()
+        self._received = bytearray()
+
+    def fileno(self) -> int:
+        """Descriptor of the socket."""
+        return self._socket.fileno()
+
+    def send(self, message: Any) -> bool:
+        """Send a message, or keep what the socket does not take now for `flush`.
+
+        Returns:
+            Whether nothing is left.
+
+        Raises:
+            ConnectionError: the other end is closed.
+        """
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        with self._lock:
+            self._unsent += _LENGTH.pack(len(data))
+            self._unsent += data
+            return self._flush()
+
+    def flush(self) -> bool:
+        """Send what is left; arguments as of `send`."""
+        with self._lock:
+            return self._flush()
+
+    def receive(self) -> list[Any]:
+        """Give the messages that have come; none if there are none.
+
+        Raises:
+            EOFError, ConnectionError: the other end is closed.
+        """
+        messages: list[Any] = []
+        while True:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return messages
+            if not data:
+                if messages:
+                    return messages  # the end comes again
+                raise EOFError
+            self._received += data
+            self._split(messages)
+            if len(data) < _READ_BYTES:
+                return messages
+
+    def wait(self) -> None:
+        """Wait until there is something to receive, and send what is left meanwhile."""
+        while True:
+            writes = [] if self.flush() else [self._socket]
+            readable, _, _ = select.select([self._socket], writes, [])
+            if readable:
+                return
+
+    def close(self) -> None:
+        """Close both directions; what is not sent is lost."""
+        with contextlib.suppress(OSError):  # the other end was first
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _flush(self) -> bool:
+        while self._unsent:
+            try:
+                sent = self._socket.send(self._unsent)
+            except BlockingIOError:
+                return False
+            del self._unsent[:sent]
+        return True
+
+    def _split(self, messages: list[Any]) -> None:
+        """Take whole messages off what was received."""
+        received, start = self._received, 0
+        while len(received) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(received, start)
+            end = start + _LENGTH.size + length
+            if len(received) < end:
+                break
+            messages.append(pickle.loads(memoryview(received)[start + _LENGTH.size : end]))
+            start = end
+        if start:
+            del received[:start]

@@ -1,0 +1,49 @@
+"""Fake models for engine processes, which import this module: made there, controlled by files."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from export.bundle import BundleError
+from server.engine.engine_process import LoneWorker
+from server.engine.sequence import EngineLimits
+
+from .fakes import FakeRuntime, Language
+
+
+def fake_worker(
+    language: Language, limits: EngineLimits, switch: Path | None, make: Callable[..., LoneWorker]
+) -> LoneWorker:
+    """Make a worker over a fake model, whose steps wait while there is a file."""
+    runtime = FakeRuntime(language)
+    runtime.has_bursts = True
+
+    def wait() -> None:
+        while switch is not None and switch.exists():
+            time.sleep(0.001)
+
+    runtime.before_step = wait
+    worker = make(runtime, limits)
+    worker.start()
+    return worker
+
+
+def refusing(make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Refuse to load."""
+    raise BundleError("decoder.onnx", "is not to my taste")
+
+
+def crashing(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Make a worker that crashes in its first step."""
+    runtime = FakeRuntime()
+
+    def crash() -> None:
+        raise KeyError("nothing an engine expects")
+
+    runtime.before_step = crash
+    return make(runtime, limits)
+
+
+def dying(make: Callable[..., LoneWorker]) -> LoneWorker:
+    """End before anything is loaded."""
+    raise SystemExit(9)
