@@ -1,15 +1,14 @@
-"""An engine process with a fault: what `tests.faulty_server` starts instead of the real one.
-
-FAULT='KIND FILE VALUE' python -m tests.faulty_engine_process SOCKET NUMBER
-"""
+"""An engine process with a fault, which `FAULT='KIND FILE VALUE'` names: `tests.faulty_server` starts it."""
 
 import os
 from pathlib import Path
 
-from server.engine.engine_process import main
+from server.engine import engine_process
 from tests.faulty_server import Fault
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Install the fault and do as the real one."""
     kind, file, value = os.environ["FAULT"].split()
     Fault(kind, Path(file), int(value)).install()
-    main()
+    engine_process.main()

@@ -80,6 +80,14 @@ class Channel:
             if readable:
                 return
 
+    def wait_for_messages(self) -> list[Any]:
+        """Wait for a message; gives all that have come then. Raises as `receive`."""
+        messages: list[Any] = []
+        while not messages:
+            self.wait()
+            messages = self.receive()
+        return messages
+
     def close(self) -> None:
         """Close both directions; what is not sent is lost."""
         with contextlib.suppress(OSError):  # the other end was first

@@ -1,7 +1,6 @@
 """An engine process as the server sees it: start it, talk to it, end it."""
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -16,7 +15,9 @@ from .messages import FromProcess, Load, Ready, Refused, Report, ToProcess
 from .shared_number import SharedNumber
 
 _MODULE = "server.engine.engine_process"
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = str(Path(__file__).resolve().parents[2])
+# Where we are installed the root is there, behind the standard library; in a checkout it need not be.
+_START = "import sys; {0!r} in sys.path or sys.path.insert(0, {0!r}); from {1} import main; main()"
 
 
 class EngineProcess:
@@ -31,16 +32,15 @@ class EngineProcess:
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         self._stop = SharedNumber()
-        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         given = [theirs.fileno(), self._stop.descriptor]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _MODULE, *map(str, given)],
+                [sys.executable, "-P", "-c", _START.format(_ROOT, _MODULE), *map(str, given)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=given,
-                env=os.environ | {"PYTHONPATH": path},
             )
         self._stop.close()
+        self._early: list[Report] = []
         self.send(Load(make))
 
     @property
@@ -60,14 +60,14 @@ class EngineProcess:
             Exception: as it refused to.
         """
         try:
-            self._channel.wait()
-            messages: list[FromProcess] = self._channel.receive()
+            messages: list[FromProcess] = self._channel.wait_for_messages()
         except (EOFError, OSError) as error:
             raise EngineDeadError("an engine process ended while it loaded its model") from error
-        if isinstance(messages[0], Refused):
-            raise messages[0].error
-        assert isinstance(messages[0], Ready)
-        return messages[0]
+        first, *self._early = messages  # type: ignore[assignment]  # reports follow
+        if isinstance(first, Refused):
+            raise first.error
+        assert isinstance(first, Ready)
+        return first
 
     def send(self, message: Load | ToProcess) -> bool:
         """Say something, and have a burst end for it; if the process has ended, `receive` tells.
@@ -93,8 +93,9 @@ class EngineProcess:
         Raises:
             EngineDeadError: it has ended.
         """
+        early, self._early = self._early, []
         try:
-            return self._channel.receive()
+            return early + self._channel.receive()
         except (EOFError, OSError) as error:
             raise EngineDeadError(f"the engine process {self.pid} has ended") from error
 

@@ -1,4 +1,4 @@
-"""A process that does nothing but decode: what `EngineProcess` starts, as `python -m` of this module.
+"""A process that does nothing but decode: what `EngineProcess` starts.
 
 It has one worker and one thread, which looks between two steps for what the server says. When the server has
 closed its end, or is gone, the process ends at once.
@@ -71,8 +71,7 @@ def serve(channel: Channel, stop: SharedNumber) -> None:
     """
     reporter = Reporter(channel)
     logging.getLogger().addHandler(reporter.log_handler())
-    channel.wait()
-    (load,) = channel.receive()
+    (load,) = channel.wait_for_messages()
     assert isinstance(load, Load)
     try:
         worker: LoneWorker = load.make(functools.partial(LoneWorker, channel, stop, reporter))
@@ -295,7 +294,3 @@ class _LogRelay(logging.handlers.QueueHandler):
 
     def enqueue(self, record: logging.LogRecord) -> None:
         self.take(record)
-
-
-if __name__ == "__main__":
-    main()

@@ -72,8 +72,7 @@ class ProcessPool(Pool):
         self._sent: dict[int, _Sent] = {}
         self._number_of: dict[Sequence, int] = {}
         self._rows: dict[Lane, list[int]] = {lane: [0] * len(processes) for lane in LANES}
-        each = first.limits.max_rows * first.limits.workers
-        self._room = each + ROWS_AHEAD
+        self._room = first.limits.max_rows + ROWS_AHEAD
         self._stats: list[EngineStats | None] = [None] * len(processes)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -82,6 +81,7 @@ class ProcessPool(Pool):
         self._loop = loop
         for index, process in enumerate(self._processes):
             loop.add_reader(process.fileno(), self._receive, index)
+            self._receive(index)  # what came while it was loaded
 
     def close(self, timeout_s: float) -> None:
         """Take no new work, finish what there is, end the processes.
