@@ -96,5 +96,7 @@ def _wait_until_ready(server: Server, process: subprocess.Popen[Any], port: int)
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of a process now."""
-    return int(psutil.Process(pid).memory_info().rss)
+    """Resident memory of a process and its children now; what children share is not counted again."""
+    process = psutil.Process(pid)
+    children = [child.memory_info() for child in process.children()]
+    return int(process.memory_info().rss + sum(child.rss - child.shared for child in children))

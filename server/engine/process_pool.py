@@ -82,6 +82,7 @@ class ProcessPool(Pool):
         for index, process in enumerate(self._processes):
             loop.add_reader(process.fileno(), self._receive, index)
             self._receive(index)  # what came while it was loaded
+            self._flush_later(index)
 
     def close(self, timeout_s: float) -> None:
         """Take no new work, finish what there is, end the processes.

@@ -64,7 +64,9 @@ def translate(
 
 def test_a_small_model_that_is_served_alone_gets_processes(processes: ServedModel) -> None:
     assert isinstance(processes.engine, ProcessPool)
-    assert set(processes.engine.stats().engine_pids) == {child.pid for child in psutil.Process().children()}
+    pids = processes.engine.stats().engine_pids
+    assert len(pids) == 2
+    assert set(pids) <= {child.pid for child in psutil.Process().children()}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
