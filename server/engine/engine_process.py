@@ -4,6 +4,7 @@ It has one worker and one thread, which looks between two steps for what the ser
 closed its end, or is gone, the process ends at once.
 """
 
+import contextlib
 import functools
 import logging
 import logging.handlers
@@ -51,7 +52,8 @@ def main() -> None:
     # The server ends us when it is done; a terminal and a service manager signal all of us.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    os.nice(NICENESS)
+    with contextlib.suppress(OSError):  # a sandbox may forbid it
+        os.nice(NICENESS)
     channel, stop = Channel(socket.socket(fileno=int(sys.argv[1]))), SharedNumber(int(sys.argv[2]))
     try:
         serve(channel, stop)

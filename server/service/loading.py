@@ -112,7 +112,7 @@ def load_model(
         engine = _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
     try:
         check_golden_text(manifest, tokenizer)
-    except BundleError:
+    except BaseException:
         engine.close(_CLOSE_TIMEOUT_S)
         raise
     duration_s = time.monotonic() - started_s
