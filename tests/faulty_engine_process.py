@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from server.engine import engine_process
+from server.engine import lone_worker
 from tests.faulty_server import Fault
 
 
@@ -11,4 +11,4 @@ def main() -> None:
     """Install the fault and do as the real one."""
     kind, file, value = os.environ["FAULT"].split()
     Fault(kind, Path(file), int(value)).install()
-    engine_process.main()
+    lone_worker.main()

@@ -1,298 +1,113 @@
-"""A process that does nothing but decode: what `EngineProcess` starts.
-
-It has one worker and one thread, which looks between two steps for what the server says. When the server has
-closed its end, or is gone, the process ends at once.
-"""
+"""An engine process as the server sees it: start it, talk to it, end it."""
 
 import contextlib
-import functools
-import logging
-import logging.handlers
-import os
-import signal
 import socket
+import subprocess
 import sys
-import time
 from collections.abc import Callable
-from collections.abc import Sequence as SequenceOf
-from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
-from server.errors import AbortedError, DragomanError, EngineDeadError
-from server.runtime.session import Runtime
+from server.errors import EngineDeadError
 
 from .channel import Channel
-from .messages import Drop, Extend, Load, Ready, Refused, Report, Sentence, Start, ToProcess
-from .sequence import (
-    DecodingOptions,
-    EndReason,
-    EngineLimits,
-    EngineObserver,
-    EngineStats,
-    Sequence,
-    SequenceResult,
-)
+from .messages import FromProcess, Load, Ready, Refused, Report, ToProcess
 from .shared_number import SharedNumber
-from .shortlist import Shortlist
-from .worker import WorkerPool
 
-_log = logging.getLogger("dragoman.engine")
-
-NICENESS = 2
-"""What processor time the event loop is given before us, where there is too little: a request that has been
-read makes a step larger, one that waits to be read makes another step. Shipped model, 64 clients, niceness 0,
-1, 2, 5 and 10: 1.12, 1.16, 1.19, 1.15 and 1.15 times as many sentences/s as with threads (Intel Xeon)."""
-
-REPORT_INTERVAL_S = 0.05
-"""How often a process reports while it decodes and nothing ends."""
+_MODULE = "server.engine.lone_worker"
+_ROOT = str(Path(__file__).resolve().parents[2])
+# Where we are installed the root is there, behind the standard library; in a checkout it need not be.
+_START = "import sys; {0!r} in sys.path or sys.path.insert(0, {0!r}); from {1} import main; main()"
 
 
-def main() -> None:
-    """Serve the socket and the number whose descriptors are the two arguments."""
-    # The server ends us when it is done; a terminal and a service manager signal all of us.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # a sandbox may forbid it
-        os.nice(NICENESS)
-    channel, stop = Channel(socket.socket(fileno=int(sys.argv[1]))), SharedNumber(int(sys.argv[2]))
-    try:
-        serve(channel, stop)
-    except (EOFError, ConnectionError):
-        os._exit(0)  # a run that is in progress is of no use to anyone
+class EngineProcess:
+    """A process and the channel to it. Any thread may send, one receives."""
 
-
-def serve(channel: Channel, stop: SharedNumber) -> None:
-    """Load a model and decode what comes.
-
-    Args:
-        channel: first gives a `Load`.
-        stop: set to another number than 0 by who wants a burst to end.
-
-    Raises:
-        EOFError, ConnectionError: the server has closed its end.
-    """
-    reporter = Reporter(channel)
-    logging.getLogger().addHandler(reporter.log_handler())
-    (load,) = channel.wait_for_messages()
-    assert isinstance(load, Load)
-    try:
-        worker: LoneWorker = load.make(functools.partial(LoneWorker, channel, stop, reporter))
-    except Exception as error:  # noqa: BLE001 - the server raises it again
-        channel.send(Refused(error))
-        channel.wait()
-        return
-    channel.send(Ready(worker.spec, worker.limits))
-    reporter.begin(worker)
-    worker.work()
-
-
-class Reporter:
-    """Collects what happens and tells the server. Implements `EngineObserver`. Owned by the one thread."""
-
-    def __init__(self, channel: Channel) -> None:
-        """Say nothing before `begin`.
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        """Start the process.
 
         Args:
-            channel: to the server.
+            make: see `messages.Load`; pickled, so a function of a module, or a partial one.
         """
-        self._channel = channel
-        self._worker: WorkerPool | None = None
-        self._ended: list[tuple[int, SequenceResult | DragomanError]] = []
-        self._seen: list[tuple[str, tuple[Any, ...]]] = []
-        self._records: list[logging.LogRecord] = []
-        self._due_s = 0.0
-        self._told = (0, 0, 0)
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._stop = SharedNumber()
+        given = [theirs.fileno(), self._stop.descriptor]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START.format(_ROOT, _MODULE), *map(str, given)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=given,
+            )
+        self._stop.close()
+        self._early: list[Report] = []
+        self.send(Load(make))
 
-    def begin(self, worker: WorkerPool) -> None:
-        """Report from now on.
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
-        Args:
-            worker: whose state goes with every report.
-        """
-        self._worker = worker
-        self._seen = []  # of golden sentences
-        self._report(worker)
+    def fileno(self) -> int:
+        """Descriptor that is readable when there is something to receive."""
+        return self._channel.fileno()
 
-    def report(self) -> None:
-        """Tell the server what has ended, if anything has."""
-        if self._worker is not None and (self._ended or self._records):
-            self._report(self._worker)
-
-    def settle(self) -> None:
-        """Tell the server how things are, if it does not know, before nothing happens for a while."""
-        if self._worker is not None and _state(self._worker.stats()) != self._told:
-            self._report(self._worker)
-
-    def ended(self, number: int, future: "Future[SequenceResult]") -> None:
-        """Note how a sentence has ended."""
-        error: BaseException | None = AbortedError("dropped") if future.cancelled() else future.exception()
-        if error is not None and not isinstance(error, DragomanError):
-            error = EngineDeadError(type(error).__name__)
-        self._ended.append((number, future.result() if error is None else error))
-
-    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
-        """Note an encoder run."""
-        self._seen.append(("encode", (sentences, real_tokens, padding_tokens, duration_s)))
-
-    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
-        """Note a decoder step."""
-        self._seen.append(("step", (busy_rows, idle_rows, duration_s)))
-        if self._worker is not None and time.monotonic() > self._due_s:
-            self._report(self._worker)
-
-    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
-        """Do nothing: the server sees for itself what has ended."""
-
-    def error(self, kind: str) -> None:
-        """Note an engine fault."""
-        self._seen.append(("error", (kind,)))
-
-    def of_model(self, name: str) -> EngineObserver:
-        """There is one model in a process."""
-        return self
-
-    def log_handler(self) -> logging.Handler:
-        """Give what sends records of the log to the server."""
-        handler = _LogRelay(logging.WARNING)
-        handler.take = self._records_append
-        return handler
-
-    def _records_append(self, record: logging.LogRecord) -> None:
-        self._records.append(record)
-
-    def _report(self, worker: WorkerPool) -> None:
-        stats = worker.stats()
-        self._told = _state(stats)
-        self._channel.send(Report(stats, self._ended, self._seen, self._records))
-        self._ended, self._seen, self._records = [], [], []
-        self._due_s = time.monotonic() + REPORT_INTERVAL_S
-
-
-def _state(stats: EngineStats) -> tuple[int, int, int]:
-    return stats.rows_busy, stats.queue_sentences, stats.kv_cache_bytes
-
-
-class LoneWorker(WorkerPool):
-    """A pool of one worker on the calling thread, which does what the server says. Owned by that thread."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        stop: SharedNumber,
-        reporter: Reporter,
-        runtime: Runtime,
-        limits: EngineLimits,
-        shortlist: Shortlist | None = None,
-    ) -> None:
-        """Make the engine.
-
-        Args:
-            channel: to the server.
-            stop: see `serve`.
-            reporter: told what happens.
-            runtime: the model.
-            limits: of one worker.
-            shortlist: as of `WorkerPool`.
-        """
-        self._channel = channel
-        self._reporter = reporter
-        self._sequences: dict[int, Sequence] = {}
-        super().__init__(runtime, limits, reporter, shortlist=shortlist, stops=[stop.array])
-
-    def work(self) -> None:
-        """Decode what comes, for ever.
+    def wait_ready(self) -> Ready:
+        """Wait until it has loaded its model.
 
         Raises:
-            EOFError, ConnectionError: the server has closed its end.
+            EngineDeadError: it has ended.
+            Exception: as it refused to.
         """
-        self._work(0)
+        try:
+            messages: list[FromProcess] = self._channel.wait_for_messages()
+        except (EOFError, OSError) as error:
+            raise EngineDeadError("an engine process ended while it loaded its model") from error
+        first, *self._early = messages  # type: ignore[assignment]  # reports follow
+        if isinstance(first, Refused):
+            raise first.error
+        assert isinstance(first, Ready)
+        return first
 
-    def start(self) -> None:
-        """There is no thread to start."""
+    def send(self, message: Load | ToProcess) -> bool:
+        """Say something, and have a burst end for it; if the process has ended, `receive` tells.
 
-    def submit(
-        self,
-        request_id: str,
-        sources: SequenceOf[SequenceOf[int]],
-        options: DecodingOptions | SequenceOf[DecodingOptions],
-        deadline_s: float | None = None,
-    ) -> list[Future[SequenceResult]]:
-        """Decode sentences at once, before `work`; arguments as of `Pool.submit`."""
-        futures = super().submit(request_id, sources, options, deadline_s)
-        while self._live:
-            self._turn(0, -1)
-        return futures
+        Returns:
+            Whether all is sent; `flush` sends the rest when the descriptor is writable.
+        """
+        sent = True
+        with contextlib.suppress(OSError):
+            sent = self._channel.send(message)
+        self._stop.array[...] = 1
+        return sent
 
-    def _look_up(self) -> None:
-        self._reporter.report()
-        self._read()
+    def flush(self) -> bool:
+        """Send what is left; returns whether nothing is."""
+        with contextlib.suppress(OSError):
+            return self._channel.flush()
+        return True
 
-    def _sleep(self, worker: int, has_work: Callable[[], bool]) -> None:
-        while not has_work():
-            self._reporter.settle()
-            self._channel.wait()
-            self._look_up()
+    def receive(self) -> list[Report]:
+        """Give the reports that have come.
 
-    def _tell(self) -> None:
-        self._news += 1
+        Raises:
+            EngineDeadError: it has ended.
+        """
+        early, self._early = self._early, []
+        try:
+            return early + self._channel.receive()
+        except (EOFError, OSError) as error:
+            raise EngineDeadError(f"the engine process {self.pid} has ended") from error
 
-    def _die(self, error: BaseException) -> None:
-        if not isinstance(error, EOFError | ConnectionError):
-            _log.critical("an engine process crashes", exc_info=error)
-            self._reporter.report()
-        raise error
+    def close(self, timeout_s: float) -> None:
+        """End the process, whatever it does.
 
-    def _goes_on(self, news: int) -> bool:
-        self._read()
-        return super()._goes_on(news)
-
-    def _read(self) -> None:
-        self._channel.flush()
-        for message in self._channel.receive():
-            self._take_message(message)
-
-    def _take_message(self, message: ToProcess) -> None:
-        match message:
-            case Start(lane, sentences):
-                by_request: dict[str, list[Sequence]] = {}
-                for sentence in sentences:
-                    by_request.setdefault(sentence.request_id, []).append(self._sequence(sentence))
-                for request_id, sequences in by_request.items():
-                    self.take(request_id, sequences, lane)
-            case Drop(numbers):
-                self.drop([self._sequences[number] for number in numbers if number in self._sequences])
-            case Extend(number, deadline_s):
-                sequence = self._sequences.get(number)
-                if sequence is not None:
-                    self._extend(sequence, deadline_s)
-
-    def _sequence(self, sentence: Sentence) -> Sequence:
-        future: Future[SequenceResult] = Future()
-        sequence = Sequence(
-            sentence.request_id,
-            sentence.source,
-            sentence.options,
-            sentence.submitted_s,
-            sentence.deadline_s,
-            future,
-        )
-        self._sequences[sentence.number] = sequence
-        future.add_done_callback(functools.partial(self._ended, sentence.number))
-        return sequence
-
-    def _ended(self, number: int, future: "Future[SequenceResult]") -> None:
-        self._sequences.pop(number, None)
-        self._reporter.ended(number, future)
-
-
-class _LogRelay(logging.handlers.QueueHandler):
-    """Makes records fit to be sent; `QueueHandler` knows how."""
-
-    take: Callable[[logging.LogRecord], None]
-
-    def __init__(self, level: int) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # there is no queue
-        self.setLevel(level)
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        self.take(record)
+        Args:
+            timeout_s: how long it may take by itself, which it hardly needs.
+        """
+        self._channel.close()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from server.errors import DrainingError
 
-from .child import EngineProcess
 from .engine import Outcome, end_of_unwanted
+from .engine_process import EngineProcess
 from .messages import Drop, Extend, Ready, Report, Sentence, Start, ToProcess
 from .pool import Pool
 from .scheduler import LANES, Lane, Load

@@ -13,7 +13,7 @@ from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_
 from model.tokenizer import Tokenizer, TokenizerError
 from server.allocator import return_large_blocks
 from server.engine.cache_budget import largest_request_bytes, with_chosen_rows
-from server.engine.child import EngineProcess
+from server.engine.engine_process import EngineProcess
 from server.engine.process_pool import ProcessPool
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
 from server.engine.shortlist import Shortlist

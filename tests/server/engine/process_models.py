@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from export.bundle import BundleError
-from server.engine.engine_process import LoneWorker
+from server.engine.lone_worker import LoneWorker
 from server.engine.sequence import EngineLimits
 
 from .fakes import FakeRuntime, Language

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from export.bundle import BundleError
-from server.engine.child import EngineProcess
+from server.engine.engine_process import EngineProcess
 from server.engine.process_pool import ROWS_AHEAD, ProcessPool
 from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
 from server.errors import (
@@ -96,7 +96,7 @@ def tokens(future: Future[SequenceResult]) -> tuple[int, ...]:
 def children() -> list[psutil.Process]:
     """Engine processes of this one, which other tests may have given other children."""
     each = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in each if any("engine_process" in part for part in child.cmdline())]
+    return [child for child in each if any("lone_worker" in part for part in child.cmdline())]
 
 
 def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
@@ -299,8 +299,9 @@ def test_signals_for_the_whole_group_are_left_to_the_server(make_pool: MakePool)
 
 def test_processes_end_with_the_server_however_that_ends(tmp_path: Path) -> None:
     script = (
-        "import sys; from tests.server.engine import process_models as m; from server.engine.child import *;"
-        "import functools; from server.engine.sequence import *; from tests.server.engine.fakes import *;"
+        "import sys; from tests.server.engine import process_models as m;"
+        "from server.engine.engine_process import *; import functools;"
+        "from server.engine.sequence import *; from tests.server.engine.fakes import *;"
         "p = EngineProcess(functools.partial(m.fake_worker, recite, EngineLimits(), None));"
         "p.wait_ready(); print(p.pid, flush=True); sys.stdin.read()"
     )
