@@ -6,10 +6,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from server.engine.sequence import EngineLimits, NullObserver, SequenceResult
+from server.engine.pool import Pool
+from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
 from server.engine.worker import WorkerPool
 
-from .fakes import FakeRuntime, recite
+from . import slow
+from .fakes import FakeRuntime, babble, recite
 
 WAIT_S = 20.0
 
@@ -76,3 +78,23 @@ def gated(language: Callable = recite) -> tuple[FakeRuntime, Gate]:
 
 def tokens(future: Future[SequenceResult]) -> tuple[int, ...]:
     return future.result(WAIT_S).hypotheses[0].tokens
+
+
+def check_many_widths(pool: Pool) -> None:
+    """From many threads, at different beam widths, a pool that babbles says what the slow reference says."""
+    failures: list[object] = []
+
+    def client(number: int) -> None:
+        options = DecodingOptions(beam_size=(1, 2, 4)[number % 3], max_decoding_length=20)
+        sources = [(10 + number, 20 + n, 30) for n in range(6)]
+        for source, future in zip(sources, pool.submit(str(number), sources, options), strict=True):
+            expected = slow.decode(babble, source, options, 512)[0].tokens
+            if tokens(future) != expected:
+                failures.append(source)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert failures == []

@@ -30,10 +30,10 @@ from server.errors import (
 )
 from tests.server_process import wait_for
 
-from . import process_models, slow
+from . import process_models
 from .fakes import Language, babble, ramble, recite
+from .pools import WAIT_S, check_many_widths, tokens
 
-WAIT_S = 20.0
 GREEDY = DecodingOptions()
 ENDLESS = DecodingOptions(max_decoding_length=500)
 
@@ -89,10 +89,6 @@ def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
     assert children() == []
 
 
-def tokens(future: Future[SequenceResult]) -> tuple[int, ...]:
-    return future.result(WAIT_S).hypotheses[0].tokens
-
-
 def children() -> list[psutil.Process]:
     """Engine processes of this one, which other tests may have given other children."""
     each = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
@@ -112,22 +108,7 @@ def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
 
 def test_many_threads_many_widths_same_translations(make_pool: MakePool) -> None:
     pool = make_pool(babble, limits={"max_rows": 12})
-    failures: list[object] = []
-
-    def client(number: int) -> None:
-        options = DecodingOptions(beam_size=(1, 2, 4)[number % 3], max_decoding_length=20)
-        sources = [(10 + number, 20 + n, 30) for n in range(6)]
-        for source, future in zip(sources, pool.submit(str(number), sources, options), strict=True):
-            expected = slow.decode(babble, source, options, 512)[0].tokens
-            if tokens(future) != expected:
-                failures.append(source)
-
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert failures == []
+    check_many_widths(pool)
 
 
 def test_work_is_spread_over_the_processes(make_pool: MakePool, tmp_path: Path) -> None:

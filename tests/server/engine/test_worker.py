@@ -18,9 +18,8 @@ from server.errors import (
     TextTooLongError,
 )
 
-from . import slow
 from .fakes import Clock, FakeRuntime, babble, ramble, recite
-from .pools import WAIT_S, Ends, MakePool, gated, make_pool, tokens
+from .pools import WAIT_S, Ends, MakePool, check_many_widths, gated, make_pool, tokens
 
 __all__ = ["make_pool"]
 
@@ -35,22 +34,7 @@ def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
 
 def test_many_threads_many_widths_same_translations(make_pool: MakePool) -> None:
     pool = make_pool(FakeRuntime(babble), limits={"workers": 2, "max_rows": 12})
-    failures: list[object] = []
-
-    def client(number: int) -> None:
-        options = DecodingOptions(beam_size=(1, 2, 4)[number % 3], max_decoding_length=20)
-        sources = [(10 + number, 20 + n, 30) for n in range(6)]
-        for source, future in zip(sources, pool.submit(str(number), sources, options), strict=True):
-            expected = slow.decode(babble, source, options, 512)[0].tokens
-            if tokens(future) != expected:
-                failures.append(source)
-
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert failures == []
+    check_many_widths(pool)
     assert pool.stats().rows_busy == 0
 
 
