@@ -68,10 +68,14 @@ def test_two_that_send_much_to_each_other_both_get_it(ends: tuple[Channel, Chann
 
 def test_many_threads_may_send(ends: tuple[Channel, Channel]) -> None:
     here, there = ends
-    threads = [
-        threading.Thread(target=lambda n=number: [here.send((n, i)) for i in range(200)])
-        for number in range(4)
-    ]
+
+    def talk(number: int) -> None:
+        for i in range(200):
+            here.send((number, i))
+        while not here.flush():  # 800 messages may be more than the socket takes at once
+            pass
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     received = all_of(there, 800)
