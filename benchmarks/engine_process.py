@@ -3,8 +3,9 @@
     python -m benchmarks.engine_process SYSTEM MODEL-FOLDERS-AS-JSON SETTINGS-AS-JSON
 
 Questions: ``{"op": "prepare", "key", "sentences", "beam", "length"}``, ``{"op": "run", "key", "alone",
-"call", "least_s"}``, ``{"op": "tokens", "key"}`` and ``{"op": "memory"}``. It ends when its standard input
-does. A run is repeated until it has taken `least_s` seconds, by default once; what it answers is of one pass.
+"call", "least_s"}``, ``{"op": "keep", "key", "count", "warm_s", "seconds"}``, ``{"op": "tokens", "key"}`` and
+``{"op": "memory"}``. It ends when its standard input does. A run is repeated until it has taken `least_s`
+seconds, by default once; what it answers is of one pass.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.engines import ENGINES, Engine, Work
+from benchmarks.engines import ENGINES, Dragoman, Engine, Work
 from benchmarks.machine import peak_memory_with_children
 from benchmarks.models import Model
 
@@ -43,6 +44,11 @@ def answer(engine: Engine, works: dict[str, Work], question: dict[str, Any]) -> 
                 tokens = sum(sum(map(len, engine.translate(part, call))) for part in parts)
                 passes, spent_s = passes + 1, time.perf_counter() - started_s
             return {"seconds": spent_s / passes, "tokens": tokens, "passes": passes}
+        case "keep":
+            assert isinstance(engine, Dragoman)
+            flight = question["count"], question["warm_s"], question["seconds"]
+            tokens = engine.keep_in_flight(works[question["key"]], *flight)
+            return {"tokens_per_s": tokens / question["seconds"]}
         case "tokens":
             return {"tokens": engine.translate(works[question["key"]], {})}
         case "memory":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import Any
 
 from benchmarks.models import Model, longest_target
@@ -122,6 +125,43 @@ class Dragoman(Engine):
         futures: list[Future[SequenceResult]] = self._engine.submit(f"{self._calls}", work.sources, options)
         results = [future.result(_PATIENCE_S) for future in futures]
         return [[self.pieces[token] for token in result.hypotheses[0].tokens] for result in results]
+
+    def keep_in_flight(self, work: Work, count: int, warm_s: float, seconds: float) -> int:
+        """Translate sentences over and over, a request each, so that a number of them is always under way.
+
+        Args:
+            work: the sentences, greedy.
+            count: of those under way.
+            warm_s: before the window opens.
+            seconds: of the window.
+
+        Returns:
+            Tokens of the translations that ended in the window.
+        """
+        from server.engine.sequence import DecodingOptions, SequenceResult
+
+        options = DecodingOptions(max_decoding_length=self._longest)
+        ended: SimpleQueue[Future[SequenceResult]] = SimpleQueue()
+        numbers = itertools.count()
+
+        def submit() -> None:
+            number = next(numbers)
+            source = work.sources[number % len(work.sources)]
+            (future,) = self._engine.submit(f"in flight {number}", [source], options)
+            future.add_done_callback(ended.put)
+
+        for _ in range(count):
+            submit()
+        opens_s = time.monotonic() + warm_s
+        tokens = 0
+        while time.monotonic() < opens_s + seconds:
+            result = ended.get(timeout=_PATIENCE_S).result()
+            if time.monotonic() >= opens_s:
+                tokens += len(result.hypotheses[0].tokens)
+            submit()
+        for _ in range(count):
+            ended.get(timeout=_PATIENCE_S)
+        return tokens
 
     def close(self) -> None:
         """Stop the workers."""

@@ -238,22 +238,30 @@ def measure(
                     found[server].append(run(port))
             progress.say(f"{model.name} {name}: {_one_line(found)}", done=1.0)
 
-        alone: list[float] = []
+        most = plan.clients[-1]
+        without: dict[str, list[float]] = {"in_flight_words_per_s": [], "offline_words_per_s": []}
 
-        def run_offline() -> None:
+        def run_without() -> None:
             assert engine is not None
+            seconds, warm_s = plan.seconds(most)
+            kept = engine.ask(op="keep", key="as sent", count=most, warm_s=warm_s, seconds=seconds)
+            without["in_flight_words_per_s"].append(kept["tokens_per_s"])
             answer = engine.ask(op="run", key="texts")
-            alone.append(answer["tokens"] / answer["seconds"])
+            without["offline_words_per_s"].append(answer["tokens"] / answer["seconds"])
 
         for clients in plan.clients:
             take_turns(
                 f"closed {clients}",
                 lambda port, n=clients: load.closed(port, n, *plan.seconds(n)),
-                run_offline if engine is not None and clients == plan.clients[-1] else None,
+                run_without if engine is not None and clients == most else None,
             )
-        if alone:
-            progress.say(f"{model.name}: without HTTP {statistics.median(alone):.0f} tokens/s")
-        capacity = statistics.median(e["per_s"] for e in loads[f"closed {plan.clients[-1]}"][servers[1].name])
+        if engine is not None:
+            kept, call = (statistics.median(found) for found in without.values())
+            progress.say(
+                f"{model.name}: without HTTP {kept:.0f} tokens/s with {most} sentences under way, "
+                f"{call:.0f} with all in one call"
+            )
+        capacity = statistics.median(e["per_s"] for e in loads[f"closed {most}"][servers[1].name])
         for share in plan.shares:
             rate = round(share * capacity, 1)
             take_turns(f"open {rate}", lambda port, r=rate: load.open(port, r, plan.window_s))
@@ -261,15 +269,16 @@ def measure(
         take_turns(f"array {_ARRAY_TEXTS}", load.array)
         memory = {name: http_servers.memory_bytes(pid) for name, (_, pid) in ports.items()}
     # Words of the default model's translations are not its tokens: nothing to compare there.
-    known = {"offline_words_per_s": alone} if alone else {}
-    return {"loads": loads, "memory_bytes": memory, **known}
+    return {"loads": loads, "memory_bytes": memory, **(without if engine is not None else {})}
 
 
 def _offline_engine(model: Model, texts: Sequence[str]) -> Peer:
     """Start dragoman without HTTP, with the server's settings and the same texts, warm."""
     peer = _engine(model, "dragoman", {})
+    sentences = tokenize(model, texts)
+    peer.ask(op="prepare", key="as sent", sentences=sentences, beam=1, length=None)
     # The longest first: otherwise the last of them would be decoded alone, and HTTP would seem to cost less.
-    sentences = sorted(tokenize(model, texts), key=len, reverse=True)
+    sentences.sort(key=len, reverse=True)
     peer.ask(op="prepare", key="texts", sentences=sentences, beam=1, length=None)
     peer.ask(op="run", key="texts")
     return peer

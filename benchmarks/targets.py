@@ -34,13 +34,15 @@ def targets(found: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
     yield from _fairness_lines(found.get("fairness", {}).get("models", {}))
 
 
-def overhead(model: dict[str, Any]) -> Spread | None:
-    """Share of our own offline speed that HTTP, tokenisation and scheduling cost at 64 clients.
+def overhead(model: dict[str, Any], offline: str) -> Spread | None:
+    """Share of our own speed without HTTP that we lose over HTTP with 64 clients.
 
     Args:
-        model: HTTP results of one model, with ``offline_words_per_s`` for the same texts.
+        model: HTTP results of one model.
+        offline: name of the words/s without HTTP, for the same texts: ``in_flight_words_per_s`` with 64
+            sentences under way, ``offline_words_per_s`` with all of them in one call.
     """
-    alone = model.get("offline_words_per_s")
+    alone = model.get(offline)
     served = model["loads"].get("closed 64")
     if not alone or not served:
         return None
@@ -84,13 +86,23 @@ def _http_lines(http: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def _overhead_lines(http: dict[str, Any]) -> Iterator[list[str]]:
-    for model, found in http.get("models", {}).items():
-        share = overhead(found)
-        if share is not None and model == "base":
-            what = f"{model}: HTTP, tokenisation and scheduling at 64 clients"
-            measured = f"{share.median:.1%} ({share.least:.1%}-{share.most:.1%}) of our offline speed"
-            met = "yes" if share.median <= _OVERHEAD else "no"
-            yield [what, f"at most {_OVERHEAD:.0%}", measured, met]
+    found = http.get("models", {}).get("base")
+    if found is None:
+        return
+    what = "base: HTTP, tokenisation and scheduling at 64 clients"
+    share = overhead(found, "in_flight_words_per_s")
+    if share is not None:
+        met = "yes" if share.median <= _OVERHEAD else "no"
+        measured = f"{_percent(share)} of our speed with 64 sentences under way without HTTP"
+        yield [what, f"at most {_OVERHEAD:.0%}", measured, met]
+    share = overhead(found, "offline_words_per_s")
+    if share is not None:
+        measured = f"{_percent(share)} of our speed with all texts in one call"
+        yield [f"{what}, and fewer rows in a step", "none", measured, ""]
+
+
+def _percent(share: Spread) -> str:
+    return f"{share.median:.1%} ({share.least:.1%}-{share.most:.1%})"
 
 
 def _shortlist_lines(rows: dict[str, Any]) -> Iterator[list[str]]:
