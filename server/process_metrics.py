@@ -31,9 +31,9 @@ class ProcessTreeCollector(ProcessCollector):
         """Give the library's families, two of them with what the engine processes have added."""
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)  # what they took stays counted
         cpu_s, memory_bytes = ended.ru_utime + ended.ru_stime, 0.0
-        for pid in self.engine_pids:
+        for pid in set(self.engine_pids):  # models share some
             try:
-                taken_s, own_bytes = _usage(pid, self._ticks)
+                taken_s, own_bytes = _cpu_s(pid, self._ticks), anonymous_bytes(pid)
             except OSError:
                 continue  # it has just ended
             cpu_s, memory_bytes = cpu_s + taken_s, memory_bytes + own_bytes
@@ -44,9 +44,22 @@ class ProcessTreeCollector(ProcessCollector):
             yield family
 
 
-def _usage(pid: int, ticks_per_s: float) -> tuple[float, float]:
-    """Read the processor seconds of a process and the resident bytes that it shares with none."""
+def anonymous_bytes(pid: int) -> int:
+    """Read the resident memory of a process that is no file's; what forked processes share is divided by them.
+
+    Raises:
+        OSError: there is no such process.
+    """
     directory = Path("/proc", str(pid))
-    fields = (directory / "stat").read_bytes().rpartition(b")")[2].split()
-    resident, shared = (directory / "statm").read_bytes().split()[1:3]
-    return (int(fields[11]) + int(fields[12])) / ticks_per_s, (int(resident) - int(shared)) * _PAGE_BYTES
+    try:
+        lines = (directory / "smaps_rollup").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon:"))
+    except (PermissionError, FileNotFoundError, StopIteration):  # a sandbox's or an old kernel's
+        resident, shared = (directory / "statm").read_bytes().split()[1:3]
+        return (int(resident) - int(shared)) * _PAGE_BYTES
+
+
+def _cpu_s(pid: int, ticks_per_s: float) -> float:
+    """Read the processor seconds of a process and of those of its children that have ended."""
+    fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
+    return sum(map(int, fields[11:15])) / ticks_per_s

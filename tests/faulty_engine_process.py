@@ -1,9 +1,9 @@
-"""An engine process with a fault, which `FAULT='KIND FILE VALUE'` names: `tests.faulty_server` starts it."""
+"""Engine processes with a fault, which `FAULT='KIND FILE VALUE'` names: `tests.faulty_server` starts it."""
 
 import os
 from pathlib import Path
 
-from server.engine import lone_worker
+from server.engine import engine_host
 from tests.faulty_server import Fault
 
 
@@ -11,4 +11,4 @@ def main() -> None:
     """Install the fault and do as the real one."""
     kind, file, value = os.environ["FAULT"].split()
     Fault(kind, Path(file), int(value)).install()
-    lone_worker.main()
+    engine_host.main()

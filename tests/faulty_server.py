@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine import engine_process
+from server.engine import fork_server
 from server.errors import InferenceError
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import StepBuffers
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     kind, file, value, *arguments = sys.argv[1:]
     Fault(kind, Path(file), int(value)).install()
     os.environ["FAULT"] = f"{kind} {file} {value}"
-    engine_process._MODULE = "tests.faulty_engine_process"
+    fork_server._MODULE = "tests.faulty_engine_process"
     sys.argv[1:] = arguments
     from dragoman import app
 

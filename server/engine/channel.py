@@ -88,10 +88,19 @@ class Channel:
             messages = self.receive()
         return messages
 
+    def end(self) -> None:
+        """Say no more; what the other end says is still received."""
+        with contextlib.suppress(OSError):  # the other end was first
+            self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
-        """Close both directions; what is not sent is lost."""
+        """Close both directions, in every process that has this end; what is not sent is lost."""
         with contextlib.suppress(OSError):  # the other end was first
             self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def let_go(self) -> None:
+        """Leave this end to the other processes that have it."""
         self._socket.close()
 
     def _flush(self) -> bool:

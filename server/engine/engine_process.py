@@ -1,59 +1,39 @@
-"""An engine process as the server sees it: start it, talk to it, end it."""
+"""An engine process as the server sees it: talk to it."""
 
 import contextlib
-import socket
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from server.errors import EngineDeadError
 
 from .channel import Channel
-from .messages import FromProcess, Load, Ready, Refused, Report, ToProcess
+from .messages import FromProcess, Ready, Refused, Report, ToProcess
 from .shared_number import SharedNumber
-
-_MODULE = "server.engine.lone_worker"
-_ROOT = str(Path(__file__).resolve().parents[2])
-# Where we are installed the root is there, behind the standard library; in a checkout it need not be.
-_START = "import sys; {0!r} in sys.path or sys.path.insert(0, {0!r}); from {1} import main; main()"
 
 
 class EngineProcess:
-    """A process and the channel to it. Any thread may send, one receives."""
+    """The channel to a process. Any thread may send, one receives.
 
-    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
-        """Start the process.
+    Attributes:
+        pid: its process id; 0 until it is known.
+    """
+
+    def __init__(self, channel: Channel, stop: SharedNumber) -> None:
+        """Wrap the server's ends.
 
         Args:
-            make: see `messages.Load`; pickled, so a function of a module, or a partial one.
+            channel: to the process.
+            stop: ends its bursts.
         """
-        ours, theirs = socket.socketpair()
-        self._channel = Channel(ours)
-        self._stop = SharedNumber()
-        given = [theirs.fileno(), self._stop.descriptor]
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START.format(_ROOT, _MODULE), *map(str, given)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=given,
-            )
-        self._stop.close()
+        self._channel = channel
+        self._stop = stop
+        self.pid = 0
         self._early: list[Report] = []
-        self.send(Load(make))
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
 
     def fileno(self) -> int:
         """Descriptor that is readable when there is something to receive."""
         return self._channel.fileno()
 
     def wait_ready(self) -> Ready:
-        """Wait until it has loaded its model.
+        """Wait until it has shown that it translates.
 
         Raises:
             EngineDeadError: it has ended.
@@ -62,14 +42,14 @@ class EngineProcess:
         try:
             messages: list[FromProcess] = self._channel.wait_for_messages()
         except (EOFError, OSError) as error:
-            raise EngineDeadError("an engine process ended while it loaded its model") from error
+            raise EngineDeadError("an engine process ended before it translated anything") from error
         first, *self._early = messages  # type: ignore[assignment]  # reports follow
         if isinstance(first, Refused):
             raise first.error
         assert isinstance(first, Ready)
         return first
 
-    def send(self, message: Load | ToProcess) -> bool:
+    def send(self, message: ToProcess) -> bool:
         """Say something, and have a burst end for it; if the process has ended, `receive` tells.
 
         Returns:
@@ -99,15 +79,6 @@ class EngineProcess:
         except (EOFError, OSError) as error:
             raise EngineDeadError(f"the engine process {self.pid} has ended") from error
 
-    def close(self, timeout_s: float) -> None:
-        """End the process, whatever it does.
-
-        Args:
-            timeout_s: how long it may take by itself, which it hardly needs.
-        """
+    def close(self) -> None:
+        """Let go of it: it ends as soon as it looks up from what it does."""
         self._channel.close()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()

@@ -1,4 +1,4 @@
-"""A process that does nothing but decode: what `EngineProcess` starts.
+"""What an engine process does: it decodes, and nothing else.
 
 It has one worker and one thread, which looks between two steps for what the server says. When the server has
 closed its end, or is gone, the process ends at once.
@@ -9,9 +9,6 @@ import functools
 import logging
 import logging.handlers
 import os
-import signal
-import socket
-import sys
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
@@ -22,7 +19,7 @@ from server.errors import AbortedError, DragomanError, EngineDeadError
 from server.runtime.session import Runtime
 
 from .channel import Channel
-from .messages import Drop, Extend, Load, Ready, Refused, Report, Sentence, Start, ToProcess
+from .messages import Drop, Extend, Ready, Report, Sentence, Start, ToProcess
 from .sequence import (
     DecodingOptions,
     EndReason,
@@ -47,59 +44,35 @@ REPORT_INTERVAL_S = 0.05
 """How often a process reports while it decodes and nothing ends."""
 
 
-def main() -> None:
-    """Serve the socket and the number whose descriptors are the two arguments."""
-    # The server ends us when it is done; a terminal and a service manager signal all of us.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # a sandbox may forbid it
-        os.nice(NICENESS)
-    channel, stop = Channel(socket.socket(fileno=int(sys.argv[1]))), SharedNumber(int(sys.argv[2]))
-    try:
-        serve(channel, stop)
-    except (EOFError, ConnectionError):
-        os._exit(0)  # a run that is in progress is of no use to anyone
-
-
-def serve(channel: Channel, stop: SharedNumber) -> None:
-    """Load a model and decode what comes.
+def serve(worker: "LoneWorker") -> None:
+    """Decode what comes, for ever.
 
     Args:
-        channel: first gives a `Load`.
-        stop: set to another number than 0 by who wants a burst to end.
+        worker: over a model that is loaded.
 
     Raises:
         EOFError, ConnectionError: the server has closed its end.
     """
-    reporter = Reporter(channel)
-    logging.getLogger().addHandler(reporter.log_handler())
-    (load,) = channel.wait_for_messages()
-    assert isinstance(load, Load)
-    try:
-        worker: LoneWorker = load.make(functools.partial(LoneWorker, channel, stop, reporter))
-    except Exception as error:  # noqa: BLE001 - the server raises it again
-        channel.send(Refused(error))
-        channel.wait()
-        return
-    channel.send(Ready(worker.spec, worker.limits))
-    reporter.begin(worker)
+    with contextlib.suppress(OSError):  # a sandbox may forbid it
+        os.nice(NICENESS)
     worker.work()
 
 
 class Reporter:
     """Collects what happens and tells the server. Implements `EngineObserver`. Owned by the one thread."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, records: list[logging.LogRecord]) -> None:
         """Say nothing before `begin`.
 
         Args:
             channel: to the server.
+            records: of the log; whoever adds to it has them sent.
         """
         self._channel = channel
         self._worker: WorkerPool | None = None
         self._ended: list[tuple[int, SequenceResult | DragomanError]] = []
         self._seen: list[tuple[str, tuple[Any, ...]]] = []
-        self._records: list[logging.LogRecord] = []
+        self._records = records
         self._due_s = 0.0
         self._told = (0, 0, 0)
 
@@ -151,15 +124,12 @@ class Reporter:
         """There is one model in a process."""
         return self
 
-    def log_handler(self) -> logging.Handler:
-        """Give what sends records of the log to the server."""
-        return _LogRelay(lambda record: self._records.append(record))
-
     def _report(self, worker: WorkerPool) -> None:
         stats = worker.stats()
         self._told = _state(stats)
         self._channel.send(Report(stats, self._ended, self._seen, self._records))
-        self._ended, self._seen, self._records = [], [], []
+        self._ended, self._seen = [], []
+        self._records.clear()
         self._due_s = time.monotonic() + REPORT_INTERVAL_S
 
 
@@ -195,11 +165,13 @@ class LoneWorker(WorkerPool):
         super().__init__(runtime, limits, reporter, shortlist=shortlist, stops=[stop.array])
 
     def work(self) -> None:
-        """Decode what comes, for ever.
+        """Say that it is ready, and decode what comes, for ever.
 
         Raises:
             EOFError, ConnectionError: the server has closed its end.
         """
+        self._channel.send(Ready(self.spec, self.limits))
+        self._reporter.begin(self)
         self._work(0)
 
     def start(self) -> None:
@@ -280,13 +252,19 @@ class LoneWorker(WorkerPool):
         self._reporter.ended(number, future)
 
 
-class _LogRelay(logging.handlers.QueueHandler):
-    """Makes records fit to be sent; `QueueHandler` knows how."""
+class LogRelay(logging.handlers.QueueHandler):
+    """Collects records of the log, made fit to be sent; `QueueHandler` knows how.
 
-    def __init__(self, take: Callable[[logging.LogRecord], None]) -> None:
+    Attributes:
+        records: that nobody has sent yet.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
         super().__init__(None)  # type: ignore[arg-type]  # there is no queue
         self.setLevel(logging.WARNING)
-        self._take = take
+        self.records: list[logging.LogRecord] = []
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        self._take(record)
+        """Keep a record."""
+        self.records.append(record)

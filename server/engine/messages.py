@@ -26,7 +26,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """To a process, first: what loads its model, given what makes its worker over that."""
+    """To the process of a model: what loads it, given what makes a worker over that."""
 
     make: Callable[[Callable[..., Any]], Any]
 
@@ -55,8 +55,15 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Forked:
+    """From the process of a model: it is loaded and has engine processes; its own id and theirs."""
+
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
-    """From a process: its model is loaded and its workers run."""
+    """From a process: it translates."""
 
     spec: ModelSpec
     limits: EngineLimits
@@ -64,7 +71,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """From a process, which ends: why it does not load the model."""
+    """From any process, which ends: why it does not load the model or does not translate with it."""
 
     error: Exception
 

@@ -19,7 +19,8 @@ from server.errors import DrainingError
 
 from .engine import Outcome, end_of_unwanted
 from .engine_process import EngineProcess
-from .messages import Drop, Extend, Ready, Report, Sentence, Start, ToProcess
+from .fork_server import EngineProcesses
+from .messages import Drop, Extend, Report, Sentence, Start, ToProcess
 from .pool import Pool
 from .scheduler import LANES, Lane, Load
 from .sequence import EngineLimits, EngineObserver, EngineStats, Sequence
@@ -42,7 +43,7 @@ class ProcessPool(Pool):
 
     def __init__(
         self,
-        processes: SequenceOf[EngineProcess],
+        processes: EngineProcesses,
         limits: EngineLimits,
         observer: EngineObserver,
         clock: Callable[[], float] = time.monotonic,
@@ -60,20 +61,19 @@ class ProcessPool(Pool):
             Exception: as a process refused to load its model.
         """
         try:
-            ready = [process.wait_ready() for process in processes]
+            first, *_ = processes.wait_ready()
         except BaseException:
-            for process in processes:
-                process.close(0.0)
+            processes.close(0.0)
             raise
-        first: Ready = ready[0]
         super().__init__(first.spec, replace(limits, max_rows=first.limits.max_rows), observer, clock)
-        self._processes = processes
+        self._owned = processes
+        self._processes: SequenceOf[EngineProcess] = processes.each
         self._numbers = itertools.count()
         self._sent: dict[int, _Sent] = {}
         self._number_of: dict[Sequence, int] = {}
-        self._rows: dict[Lane, list[int]] = {lane: [0] * len(processes) for lane in LANES}
+        self._rows: dict[Lane, list[int]] = {lane: [0] * len(self._processes) for lane in LANES}
         self._room = first.limits.max_rows + ROWS_AHEAD
-        self._stats: list[EngineStats | None] = [None] * len(processes)
+        self._stats: list[EngineStats | None] = [None] * len(self._processes)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -99,11 +99,10 @@ class ProcessPool(Pool):
             self._observer.error("terminated")
             self._end(left, lambda _: DrainingError("the server shut down before the translation was ready"))
         self._detach()
-        for process in self._processes:
-            process.close(0.0 if left else _CLOSE_TIMEOUT_S)
+        self._owned.close(0.0 if left else _CLOSE_TIMEOUT_S)
         # Futures refer to us in circles, and the memory that we share with a process is an open file.
         with self._lock:
-            self._processes = []
+            self._processes = ()
             self._sent.clear()
             self._number_of.clear()
 
@@ -123,7 +122,7 @@ class ProcessPool(Pool):
                 kv_cache_bytes=sum(one.kv_cache_bytes for one in told),
                 alive=self._death is None,
                 last_progress_s=self._last_progress_s,
-                engine_pids=tuple(process.pid for process in self._processes),
+                engine_pids=self._owned.pids,
             )
 
     def _detach(self) -> None:

@@ -38,7 +38,7 @@ from .burst import BurstGraph, OnnxBurst
 from .device import OnnxDevice, Provider
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
-from .huge_pages import use_huge_pages
+from .huge_pages import huge_pages_so_far, use_huge_pages
 from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
 from .ranking import OnnxRanker
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
@@ -167,6 +167,7 @@ class ModelRuntime:
         device: OnnxDevice | None = None,
         beam_widths: Sequence[int] = (1,),
         shortlist: bool = False,
+        bursts: bool = False,
     ) -> Self:
         """Load a verified bundle.
 
@@ -178,6 +179,8 @@ class ModelRuntime:
             device: where caches and scores lie; None for numpy arrays.
             beam_widths: widths whose decoder is loaded now; the others are loaded when they are first needed.
             shortlist: use the bundle's shortlist, if it has one.
+            bursts: load the graph of bursts now, not when a sentence is first decoded alone: who forks
+                processes wants them to share it.
 
         Returns:
             The loaded model.
@@ -185,10 +188,13 @@ class ModelRuntime:
         Raises:
             BundleError: a graph is not what the manifest says, or ONNX Runtime refuses it.
         """
+        before = huge_pages_so_far()
         runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist)
         for width in beam_widths:
             runtime._decoder_graph(width)
-        use_huge_pages()
+        if bursts and runtime._burst is not None:
+            runtime._burst.session(alone=True)
+        use_huge_pages(before)
         return runtime
 
     @property

@@ -11,15 +11,13 @@ from pathlib import Path
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
 from model.tokenizer import Tokenizer, TokenizerError
-from server.allocator import return_large_blocks
 from server.engine.cache_budget import largest_request_bytes, with_chosen_rows
-from server.engine.engine_process import EngineProcess
+from server.engine.fork_server import fork_server
 from server.engine.process_pool import ProcessPool
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
 from server.errors import DragomanError, SettingError
-from server.interpreter import tune_interpreter
 from server.runtime.device import OnnxDevice, cuda, has_cuda
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import ModelSpec
@@ -106,7 +104,7 @@ def load_model(
     if served and _takes_processes(settings, manifest):
         limits = _limits(settings, manifest, settings.engine_workers)
         make = functools.partial(_start_in_process, settings, bundle, sha256)
-        processes = [EngineProcess(make) for _ in range(limits.workers)]
+        processes = fork_server().start(make, limits.workers)
         engine: TranslationEngine = ProcessPool(processes, limits, observer)
     else:
         engine = _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
@@ -162,6 +160,7 @@ def _start_workers(
         device=device,
         beam_widths=widths,
         shortlist=settings.shortlist,
+        bursts=bool(processes),
     )
     limits = _limits(settings, manifest, workers)
     if processes:  # the line, and what bounds it, are the server's
@@ -185,9 +184,7 @@ def _start_workers(
 def _start_in_process(
     settings: Settings, bundle: Path, sha256: str, make_pool: Callable[..., WorkerPool]
 ) -> WorkerPool:
-    """Do what `_start_workers` does, in a process of its own."""
-    return_large_blocks()
-    tune_interpreter()
+    """Do what `_start_workers` does, in a process that is there for this model."""
     manifest = verify_bundle(bundle)
     if hash_file(bundle / MANIFEST_NAME) != sha256:
         raise BundleError(MANIFEST_NAME, "changed while it was loaded")

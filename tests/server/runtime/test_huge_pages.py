@@ -4,37 +4,37 @@ import numpy as np
 import pytest
 
 from server.runtime import huge_pages
-from server.runtime.huge_pages import use_huge_pages
+from server.runtime.huge_pages import huge_pages_so_far, use_huge_pages
 
 ANONYMOUS = "7f0000001000-7f0000a00000 rw-p 00000000 00:00 0"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="huge pages are asked for on Linux alone")
 def test_memory_keeps_its_content() -> None:
+    before = huge_pages_so_far()
     values = np.random.default_rng(0).integers(0, 255, 16 << 20, np.uint8)
-    before = values.copy()
-    assert use_huge_pages() >= 2 * (14 << 20)
-    assert (values == before).all()
+    copy = values.copy()
+    assert use_huge_pages(before) >= 2 * (14 << 20)
+    assert (values == copy).all()
+    assert use_huge_pages(huge_pages_so_far()) == 0  # there is nothing new
 
 
 @pytest.mark.parametrize(
     ("line", "pages"),
     [
-        (ANONYMOUS, (0x7F0000200000, 0x7F0000A00000)),
-        (f"{ANONYMOUS} [heap]", (0x7F0000200000, 0x7F0000A00000)),
-        (f"{ANONYMOUS} [stack]", (0, 0)),
-        ("7f0000000000-7f0000a00000 r--p 00000000 00:00 0", (0, 0)),
-        ("7f0000000000-7f0000a00000 rw-s 00000000 00:00 0", (0, 0)),
-        ("7f0000000000-7f0000a00000 rw-p 00000000 fe:00 77 /a file", (0, 0)),
+        (ANONYMOUS, [0x7F0000200000, 0x7F0000400000, 0x7F0000600000, 0x7F0000800000]),
+        (f"{ANONYMOUS} [heap]", [0x7F0000200000, 0x7F0000400000, 0x7F0000600000, 0x7F0000800000]),
+        (f"{ANONYMOUS} [stack]", []),
+        ("7f0000000000-7f0000a00000 r--p 00000000 00:00 0", []),
+        ("7f0000000000-7f0000a00000 rw-s 00000000 00:00 0", []),
+        ("7f0000000000-7f0000a00000 rw-p 00000000 fe:00 77 /a file", []),
+        ("7f0000001000-7f0000100000 rw-p 00000000 00:00 0", []),
+        ("7f0000001000-7f0000300000 rw-p 00000000 00:00 0", []),
+        ("7f0000001000-7f0000400000 rw-p 00000000 00:00 0", [0x7F0000200000]),
     ],
 )
-def test_only_whole_pages_of_anonymous_memory_count(line: str, pages: tuple[int, int]) -> None:
-    assert huge_pages._whole_pages(line) == pages
-
-
-def test_a_mapping_smaller_than_a_page_has_none() -> None:
-    first, last = huge_pages._whole_pages("7f0000001000-7f0000100000 rw-p 00000000 00:00 0")
-    assert first >= last
+def test_only_whole_pages_of_anonymous_memory_count(line: str, pages: list[int]) -> None:
+    assert list(huge_pages._whole_pages(line)) == pages
 
 
 def test_elsewhere_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:

@@ -1,0 +1,161 @@
+"""What makes engine processes: what `ForkServer` starts, and what is forked from that for every model.
+
+The first process waits for orders and forks, a process for every model. That one loads its model and forks the
+engine processes, which share its weights, then waits for their end or the server's word, and ends with them.
+None of the two has a second thread, ever.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from typing import Any, NoReturn
+
+from server.allocator import return_large_blocks
+from server.interpreter import tune_interpreter
+from server.runtime.session import Runtime
+
+from .channel import Channel
+from .lone_worker import LogRelay, LoneWorker, Reporter, serve
+from .messages import Forked, Load, Refused
+from .sequence import EngineLimits
+from .shared_number import SharedNumber
+from .shortlist import Shortlist
+
+_ORDER_BYTES = 1 << 12
+_DESCRIPTORS = 2
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # of Linux's sys/prctl.h
+
+
+def main() -> None:
+    """Take orders from the socket whose descriptor is the argument, until the server closes its end."""
+    # The server ends us when it is done; a terminal and a service manager signal all of us.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _reap)
+    _prctl(_PR_SET_NAME, b"dragoman-host")
+    return_large_blocks()
+    orders = socket.socket(fileno=int(sys.argv[1]))
+    while order := socket.recv_fds(orders, _ORDER_BYTES, 1):
+        data, control, _, _ = order
+        if not data:
+            return
+        count, module = data.decode().split()
+        each = [socket.recv_fds(orders, _ORDER_BYTES, _DESCRIPTORS)[1] for _ in range(int(count))]
+        with contextlib.suppress(ImportError):  # whoever is told to use it will say so
+            importlib.import_module(module)
+        tune_interpreter()  # what is there now is never garbage, so no process writes to its pages for that
+        if not _fork("dragoman-model"):
+            orders.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _Model(control[0], each).run()
+        for descriptor in (*control, *(one for ends in each for one in ends)):
+            os.close(descriptor)
+
+
+class _Model:
+    """Loads a model and forks. Owned by the process that is there for it."""
+
+    def __init__(self, control: int, each: SequenceOf[SequenceOf[int]]) -> None:
+        """Take over the descriptors of the order.
+
+        Args:
+            control: of a socket.
+            each: of a socket and a `SharedNumber` for every engine process.
+        """
+        self._channel = Channel(socket.socket(fileno=control))
+        self._each = each
+        self._relay = LogRelay()
+        logging.getLogger().addHandler(self._relay)
+
+    def run(self) -> NoReturn:
+        """Do all that there is to do, in this process and those that are forked from it."""
+        with contextlib.suppress(EOFError, ConnectionError):  # the server is gone
+            (load,) = self._channel.wait_for_messages()
+            assert isinstance(load, Load)
+            self._load(load.make)
+        os._exit(0)  # a run that is in progress is of no use to anyone
+
+    def _load(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        try:
+            worker: LoneWorker = make(self._fork_workers)  # only engine processes come back
+        except Exception as error:  # noqa: BLE001 - the server raises it again
+            self._channel.send(Refused(error))
+            while not self._channel.flush():
+                self._channel.wait()
+            return
+        serve(worker)
+
+    def _fork_workers(
+        self, runtime: Runtime, limits: EngineLimits, shortlist: Shortlist | None = None
+    ) -> LoneWorker:
+        """Fork the engine processes; only they come back, each with its worker.
+
+        Args:
+            runtime: the model.
+            limits: of one worker.
+            shortlist: as of `WorkerPool`.
+        """
+        ended, alive = os.pipe()  # a pipe ends when the last process that may write to it has ended
+        pids = []
+        for index, (end, stop) in enumerate(self._each):
+            pid = _fork(f"dragoman-eng-{index}")
+            if not pid:
+                own = {end, stop}
+                others = {one for ends in self._each for one in ends} - own
+                for descriptor in (*others, ended):
+                    os.close(descriptor)
+                self._channel.let_go()
+                self._channel = Channel(socket.socket(fileno=end))
+                if index:  # what was logged until now, the first one tells
+                    self._relay.records.clear()
+                reporter = Reporter(self._channel, self._relay.records)
+                return LoneWorker(self._channel, SharedNumber(stop), reporter, runtime, limits, shortlist)
+            pids.append(pid)
+        for descriptor in (*(one for ends in self._each for one in ends), alive):
+            os.close(descriptor)
+        self._channel.send(Forked((os.getpid(), *pids)))
+        select.select([self._channel, ended], [], [])  # the server has no more to say but that this is the end
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            os.waitpid(pid, 0)
+        os._exit(0)
+
+
+def _fork(name: str) -> int:
+    """Fork a process that does not outlive this one.
+
+    Args:
+        name: what `ps` and `top` show of it.
+
+    Returns:
+        As `os.fork`.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if not pid:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _prctl(_PR_SET_NAME, name.encode())
+        if os.getppid() != parent:  # it ended before we asked
+            os._exit(0)
+    return pid
+
+
+def _prctl(option: int, value: int | bytes) -> None:
+    ctypes.CDLL(None).prctl(option, value)
+
+
+def _reap(*_: object) -> None:
+    """Let processes that have ended go, as `signal.signal` wants it."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
