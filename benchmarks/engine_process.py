@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.engines import ENGINES, Dragoman, Engine, Work
-from benchmarks.machine import peak_memory_with_children
+from benchmarks.machine import peak_memory
 from benchmarks.models import Model
 
 
@@ -52,7 +52,7 @@ def answer(engine: Engine, works: dict[str, Work], question: dict[str, Any]) -> 
         case "tokens":
             return {"tokens": engine.translate(works[question["key"]], {})}
         case "memory":
-            return {"peak_bytes": peak_memory_with_children(os.getpid())}
+            return {"peak_bytes": peak_memory(os.getpid())}
         case other:
             return {"error": f"unknown operation {other!r}"}
 

@@ -17,6 +17,7 @@ import psutil
 
 from benchmarks.models import Model
 from benchmarks.turns import PeerError, running
+from server.process_metrics import anonymous_bytes
 
 _READY_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 15.0
 
@@ -96,7 +97,7 @@ def _wait_until_ready(server: Server, process: subprocess.Popen[Any], port: int)
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of a process and its children now; what children share is not counted again."""
+    """Resident memory of a process and all that it has started, now; what these share counts once."""
     process = psutil.Process(pid)
-    children = [child.memory_info() for child in process.children()]
-    return int(process.memory_info().rss + sum(child.rss - child.shared for child in children))
+    others = (anonymous_bytes(child.pid) for child in process.children(recursive=True))
+    return int(process.memory_info().rss) + sum(others)

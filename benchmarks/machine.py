@@ -62,13 +62,6 @@ def peak_memory(process_id: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def peak_memory_with_children(process_id: int) -> int:
-    """As `peak_memory`, with the peaks of the process' children, less what they share with others now."""
-    children = psutil.Process(process_id).children()
-    own = sum(peak_memory(child.pid) - child.memory_info().shared for child in children)
-    return peak_memory(process_id) + own
-
-
 def _commit() -> str:
     try:
         run = subprocess.run(

@@ -45,7 +45,7 @@ class ProcessTreeCollector(ProcessCollector):
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Read the resident memory of a process that is no file's; what forked processes share is divided by them.
+    """Read a process' resident memory that is no file's; what processes share is divided among them.
 
     Raises:
         OSError: there is no such process.

@@ -1,8 +1,8 @@
 """What makes engine processes: what `ForkServer` starts, and what is forked from that for every model.
 
-The first process waits for orders and forks, a process for every model. That one loads its model and forks the
-engine processes, which share its weights, then waits for their end or the server's word, and ends with them.
-None of the two has a second thread, ever.
+The first process waits for orders and forks, a process for every model. That one loads its model and forks
+the engine processes, which share its weights, then waits for their end or the server's word, and ends with
+them. None of the two has a second thread, ever.
 """
 
 import contextlib
@@ -122,7 +122,9 @@ class _Model:
         for descriptor in (*(one for ends in self._each for one in ends), alive):
             os.close(descriptor)
         self._channel.send(Forked((os.getpid(), *pids)))
-        select.select([self._channel, ended], [], [])  # the server has no more to say but that this is the end
+        select.select(
+            [self._channel, ended], [], []
+        )  # the server has no more to say but that this is the end
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

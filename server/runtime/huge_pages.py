@@ -62,4 +62,6 @@ def _whole_pages(line: str) -> range:
     if permissions != "rw-p" or inode != "0" or (name and name[0] != "[heap]"):
         return range(0)
     first, last = (int(address, 16) for address in span.split("-"))
-    return range(-(-first // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES, last - _HUGE_PAGE_BYTES + 1, _HUGE_PAGE_BYTES)
+    return range(
+        -(-first // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES, last - _HUGE_PAGE_BYTES + 1, _HUGE_PAGE_BYTES
+    )

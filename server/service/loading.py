@@ -195,9 +195,9 @@ def _takes_processes(settings: Settings, manifest: Manifest) -> bool:
     """Choose whether every worker gets a process of its own."""
     can = hasattr(os, "memfd_create")
     if settings.engine_processes is None:
-        workers, alone = settings.engine_workers, len(settings.bundle) == 1
+        workers = settings.engine_workers
         small = _solo_threads(workers, manifest) == 1
-        return can and alone and small and workers > 1 and choose_device(settings, manifest) is None
+        return can and small and workers > 1 and choose_device(settings, manifest) is None
     if settings.engine_processes and not can:
         raise SettingError("setting engine_processes: this system has no memfd_create; only Linux has")
     if settings.engine_processes and choose_device(settings, manifest) is not None:

@@ -1,6 +1,7 @@
 """The shipped model in processes of their own says what it says in threads, whatever is asked of it."""
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -62,11 +63,14 @@ def translate(
     return [future.result(WAIT_S).hypotheses for future in futures]
 
 
-def test_a_small_model_that_is_served_alone_gets_processes(processes: ServedModel) -> None:
+def test_a_small_model_gets_processes_of_one_thread(processes: ServedModel) -> None:
+    """What is forked must have one thread only, and ONNX Runtime or BLAS could start some."""
     assert isinstance(processes.engine, ProcessPool)
     pids = processes.engine.stats().engine_pids
-    assert len(pids) == 2
-    assert set(pids) <= {child.pid for child in psutil.Process().children()}
+    assert len(pids) == 4
+    each = [psutil.Process(pid) for pid in pids]
+    assert [process.ppid() for process in each] == [os.getpid(), pids[0], pids[1], pids[1]]
+    assert [process.num_threads() for process in each] == [1] * 4
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -1,5 +1,6 @@
 """Fake models for engine processes, which import this module: made there, controlled by files."""
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,9 @@ from export.bundle import BundleError
 from server.engine.lone_worker import LoneWorker
 from server.engine.sequence import EngineLimits
 
-from .fakes import FakeRuntime, Language
+from .fakes import FakeRuntime, Language, recite
+
+LARGE_BYTES = 256 << 20
 
 
 def fake_worker(
@@ -42,6 +45,19 @@ def crashing(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorke
 
     runtime.before_step = crash
     return make(runtime, limits)
+
+
+def large(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Make a worker over much memory."""
+    runtime = FakeRuntime(recite)
+    runtime.weights = bytearray(b"x") * LARGE_BYTES  # type: ignore[attr-defined]
+    return make(runtime, limits)
+
+
+def warning(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Make a worker over a model that gives reason to a warning."""
+    logging.getLogger("dragoman.runtime").warning("take care")
+    return make(FakeRuntime(recite), limits)
 
 
 def dying(make: Callable[..., LoneWorker]) -> LoneWorker:

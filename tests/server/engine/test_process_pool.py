@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from export.bundle import BundleError
-from server.engine.engine_process import EngineProcess
+from server.engine.fork_server import ForkServer, fork_server
 from server.engine.process_pool import ROWS_AHEAD, ProcessPool
 from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
 from server.errors import (
@@ -28,6 +28,7 @@ from server.errors import (
     InvalidOptionError,
     QueueFullError,
 )
+from server.process_metrics import anonymous_bytes
 from tests.server_process import wait_for
 
 from . import process_models
@@ -77,7 +78,7 @@ def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
     ) -> ProcessPool:
         limits = EngineLimits(**{"max_rows": 8, "workers": 1, **settings.pop("limits", {})})
         load = settings.pop("load", functools.partial(process_models.fake_worker, language, limits, switch))
-        started = [EngineProcess(load) for _ in range(processes)]
+        started = fork_server().start(load, processes)
         pool = ProcessPool(started, limits, settings.pop("observer", NullObserver()), **settings)
         pools.append(pool)
         loop.call_soon_threadsafe(pool.attach, loop)
@@ -86,13 +87,12 @@ def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
     yield make
     for pool in pools:
         pool.close(0.0)
-    assert children() == []
+    wait_for(lambda: forked() == [])
 
 
-def children() -> list[psutil.Process]:
-    """Engine processes of this one, which other tests may have given other children."""
-    each = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in each if any("lone_worker" in part for part in child.cmdline())]
+def forked() -> list[psutil.Process]:
+    """All processes of models and workers that there are now, those that nobody waited for included."""
+    return psutil.Process(fork_server().pid).children(recursive=True)
 
 
 def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
@@ -219,16 +219,63 @@ def test_a_short_request_does_not_wait_for_a_document(make_pool: MakePool) -> No
     assert all(tokens(future) for future in document)
 
 
-def test_a_process_that_is_killed_is_seen_at_once(make_pool: MakePool) -> None:
+@pytest.mark.parametrize("which", [0, 1, 3], ids=["of all models", "of the model", "of a worker"])
+def test_a_process_that_is_killed_is_seen_at_once(make_pool: MakePool, which: int) -> None:
     witness = Witness()
     pool = make_pool(ramble, observer=witness)
     futures = pool.submit("a", [(7, n) for n in range(10, 60)], ENDLESS)
-    children()[0].kill()
+    os.kill(pool.stats().engine_pids[which], signal.SIGKILL)
     assert all(isinstance(future.exception(WAIT_S), EngineDeadError) for future in futures)
     assert not pool.stats().alive
     assert witness.errors == ["worker_lost"]
     with pytest.raises(EngineDeadError):
         pool.submit("b", [(7,)], GREEDY)
+
+
+def test_close_ends_a_process_that_does_not_answer(make_pool: MakePool) -> None:
+    pool = make_pool()
+    pids = pool.stats().engine_pids
+    os.kill(pids[-1], signal.SIGSTOP)
+    pool.close(0.0)
+    pool.close(0.0)
+    wait_for(lambda: not any(map(psutil.pid_exists, pids[1:])))  # nor is there a zombie
+
+
+def test_what_is_there_before_the_fork_is_shared(make_pool: MakePool) -> None:
+    pool = make_pool(load=functools.partial(process_models.large, EngineLimits()), processes=4)
+    assert tokens(pool.submit("a", [(7, 8)], GREEDY)[0]) == (7, 8)
+    pids = pool.stats().engine_pids
+    taken = sum(map(anonymous_bytes, pids))
+    assert 0 < taken - process_models.LARGE_BYTES < 100 << 20
+    assert [psutil.Process(pid).num_threads() for pid in pids] == [1] * 6
+
+
+def test_what_is_logged_before_the_fork_is_told_once(
+    make_pool: MakePool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        pool = make_pool(load=functools.partial(process_models.warning, EngineLimits()))
+        assert tokens(pool.submit("a", [(7, 8)], GREEDY)[0]) == (7, 8)
+        wait_for(lambda: len(caplog.records) == 1)
+        pool.close(WAIT_S)
+    assert [record.getMessage() for record in caplog.records] == ["take care"]
+
+
+def test_a_model_that_comes_later_is_loaded_by_the_same_process(make_pool: MakePool) -> None:
+    pools = [make_pool(language, processes=1) for language in (recite, ramble)]
+    hosts = {pool.stats().engine_pids[0] for pool in pools}
+    assert hosts == {fork_server().pid}
+    assert tokens(pools[0].submit("a", [(7, 8)], GREEDY)[0]) == (7, 8)
+    pools[1].close(0.0)
+    assert tokens(pools[0].submit("b", [(7, 9)], GREEDY)[0]) == (7, 9)
+
+
+def test_a_fork_server_that_has_ended_starts_nothing() -> None:
+    server = ForkServer()
+    server.close()
+    assert not server.is_alive
+    with pytest.raises(EngineDeadError):
+        server.start(process_models.refusing, 1)
 
 
 def test_a_crash_is_told_with_its_log(make_pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
@@ -256,7 +303,7 @@ def test_close_finishes_what_there_is(make_pool: MakePool) -> None:
     assert all(future.done() and tokens(future) for future in futures)
     with pytest.raises(DrainingError):
         pool.submit("b", [(7,)], GREEDY)
-    assert children() == []
+    wait_for(lambda: forked() == [])
 
 
 def test_close_in_haste_ends_every_future_and_process(make_pool: MakePool, tmp_path: Path) -> None:
@@ -267,33 +314,34 @@ def test_close_in_haste_ends_every_future_and_process(make_pool: MakePool, tmp_p
     pool.close(0.0)
     assert all(isinstance(future.exception(0), DrainingError) for future in futures)
     assert witness.errors == ["terminated"]
-    assert children() == []
+    wait_for(lambda: forked() == [])
 
 
 def test_signals_for_the_whole_group_are_left_to_the_server(make_pool: MakePool) -> None:
     pool = make_pool()
-    for child in children():
+    for pid in pool.stats().engine_pids:
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            os.kill(child.pid, name)
+            os.kill(pid, name)
     assert tokens(pool.submit("a", [(7, 8)], GREEDY)[0]) == (7, 8)
 
 
 def test_processes_end_with_the_server_however_that_ends(tmp_path: Path) -> None:
     script = (
         "import sys; from tests.server.engine import process_models as m;"
-        "from server.engine.engine_process import *; import functools;"
+        "from server.engine.fork_server import *; import functools;"
         "from server.engine.sequence import *; from tests.server.engine.fakes import *;"
-        "p = EngineProcess(functools.partial(m.fake_worker, recite, EngineLimits(), None));"
-        "p.wait_ready(); print(p.pid, flush=True); sys.stdin.read()"
+        "p = fork_server().start(functools.partial(m.fake_worker, recite, EngineLimits(), None), 2);"
+        "p.wait_ready(); print(*p.pids, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as server:
         assert server.stdout is not None
-        pid = int(server.stdout.readline())
-        assert psutil.pid_exists(pid)
+        pids = list(map(int, server.stdout.readline().split()))
+        assert len(pids) == 4
+        assert all(map(psutil.pid_exists, pids))
         server.kill()
-    wait_for(lambda: not psutil.pid_exists(pid))
+    wait_for(lambda: not any(map(psutil.pid_exists, pids)))
 
 
 def test_every_future_ends_exactly_once(make_pool: MakePool) -> None:

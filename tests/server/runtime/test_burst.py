@@ -136,6 +136,15 @@ def test_with_several_threads_it_is_for_who_is_alone(bundle: tuple[Path, Manifes
         del other[-1]
 
 
+def test_it_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
+    manifest = random_bundle.write(tmp_path)
+    late, early = (ModelRuntime.load(tmp_path, manifest, bursts=bursts) for bursts in (False, True))
+    (tmp_path / BURST).unlink()
+    assert Sentence(early).leap(2, endless=2) == 2
+    sentence = Sentence(late)
+    assert sentence.burst.run(sentence.arena.buffers(0, 1), 2, 0) is None
+
+
 def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = random_bundle.write(tmp_path)
     (tmp_path / BURST).write_bytes((tmp_path / "encoder.onnx").read_bytes())
