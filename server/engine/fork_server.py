@@ -55,7 +55,7 @@ class EngineProcesses:
         """
         self.each = each
         self._control = control
-        self._pids = (host_pid,)
+        self._pids: tuple[int, ...] = (host_pid,)
 
     @property
     def pids(self) -> tuple[int, ...]:
