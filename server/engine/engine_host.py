@@ -122,9 +122,8 @@ class _Model:
         for descriptor in (*(one for ends in self._each for one in ends), alive):
             os.close(descriptor)
         self._channel.send(Forked((os.getpid(), *pids)))
-        select.select(
-            [self._channel, ended], [], []
-        )  # the server has no more to say but that this is the end
+        # The server has no more to say but that this is the end.
+        select.select([self._channel.fileno(), ended], [], [])
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
