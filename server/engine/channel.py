@@ -1,11 +1,13 @@
 """Pickled messages over a socket, without ever waiting to send: if both sides did, they would for ever."""
 
 import contextlib
+import math
 import pickle
 import select
 import socket
 import struct
 import threading
+import time
 from typing import Any
 
 _LENGTH = struct.Struct("<I")
@@ -72,13 +74,27 @@ class Channel:
             if len(data) < _READ_BYTES:
                 return messages
 
-    def wait(self) -> None:
-        """Wait until there is something to receive, and send what is left meanwhile."""
+    def wait(self, timeout_s: float = math.inf) -> bool:
+        """Wait until there is something to receive, the end included, and send what is left meanwhile.
+
+        Args:
+            timeout_s: how long at most.
+
+        Returns:
+            Whether there is something.
+
+        Raises:
+            ConnectionError: the other end is closed, and not all is sent.
+        """
+        until_s = time.monotonic() + timeout_s
         while True:
-            writes = [] if self.flush() else [self._socket]
-            readable, _, _ = select.select([self._socket], writes, [])
-            if readable:
-                return
+            events = select.POLLIN if self.flush() else select.POLLIN | select.POLLOUT
+            poll = select.poll()  # `select.select` takes no descriptors from 1024 on, and servers have many
+            poll.register(self._socket, events)
+            left_s = max(0.0, until_s - time.monotonic())
+            found = poll.poll(None if left_s == math.inf else left_s * 1000)
+            if not found or found[0][1] & ~select.POLLOUT:
+                return bool(found)
 
     def wait_for_messages(self) -> list[Any]:
         """Wait for a message; gives all that have come then. Raises as `receive`."""

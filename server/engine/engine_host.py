@@ -19,6 +19,7 @@ from collections.abc import Sequence as SequenceOf
 from typing import Any, NoReturn
 
 from server.allocator import return_large_blocks
+from server.errors import SettingError
 from server.interpreter import tune_interpreter
 from server.runtime.session import Runtime
 
@@ -43,8 +44,8 @@ def main() -> None:
     _prctl(_PR_SET_NAME, b"dragoman-host")
     return_large_blocks()
     orders = socket.socket(fileno=int(sys.argv[1]))
-    while order := socket.recv_fds(orders, _ORDER_BYTES, 1):
-        data, control, _, _ = order
+    while True:
+        data, control, *_ = socket.recv_fds(orders, _ORDER_BYTES, 1)
         if not data:
             return
         count, module = data.decode().split()
@@ -52,10 +53,15 @@ def main() -> None:
         with contextlib.suppress(ImportError):  # whoever is told to use it will say so
             importlib.import_module(module)
         tune_interpreter()  # what is there now is never garbage, so no process writes to its pages for that
-        if not _fork("dragoman-model"):
-            orders.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _Model(control[0], each).run()
+        try:
+            pid = _fork("dragoman-model")
+        except SettingError as error:
+            Channel(socket.socket(fileno=os.dup(control[0]))).send(Refused(error))
+        else:
+            if not pid:
+                orders.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _Model(control[0], each).run()
         for descriptor in (*control, *(one for ends in each for one in ends)):
             os.close(descriptor)
 
@@ -140,9 +146,18 @@ def _fork(name: str) -> int:
 
     Returns:
         As `os.fork`.
+
+    Raises:
+        SettingError: there may be no more processes, or there is no memory for one.
     """
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise SettingError(
+            f"an engine process cannot be forked ({error.strerror}); allow more processes (ulimit -u, a "
+            "container's limit of pids), or use --workers for fewer or --no-engine-processes for none"
+        ) from error
     if not pid:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(_PR_SET_NAME, name.encode())

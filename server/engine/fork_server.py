@@ -9,7 +9,6 @@ there before. The server cannot be forked: it has threads. So it starts one proc
 import atexit
 import contextlib
 import functools
-import select
 import socket
 import subprocess
 import sys
@@ -104,8 +103,10 @@ class EngineProcesses:
 
     def _has_ended(self, timeout_s: float) -> bool:
         """Wait for the end of the process that waits for the ends of the others."""
-        readable, _, _ = select.select([self._control], [], [], timeout_s)
-        return bool(readable)
+        try:
+            return self._control.wait(timeout_s)
+        except ConnectionError:
+            return True
 
 
 class ForkServer:

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from server.load.connection import Connection, Target
+from server.process_metrics import anonymous_bytes
 from tests.server_process import RunningServer, free_port, serving, wait_for
 
 FIELDS = {"source": "en", "target": "de"}
@@ -76,8 +77,8 @@ def is_flat(sizes: list[int], requests: int, most_slope: float) -> bool:
 def memory_of(server: RunningServer) -> Callable[[], int]:
     """What the server and its engine processes have."""
     process = psutil.Process(server.process.pid)
-    processes = [process, *process.children()]
-    return lambda: sum(int(one.memory_info().rss) for one in processes)
+    others = [child.pid for child in process.children(recursive=True)]
+    return lambda: int(process.memory_info().rss) + sum(map(anonymous_bytes, others))
 
 
 def leaking(directory: Path) -> tuple[object, ...]:

@@ -1,6 +1,8 @@
 """Fake models for engine processes, which import this module: made there, controlled by files."""
 
+import errno
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +59,19 @@ def large(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
 def warning(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
     """Make a worker over a model that gives reason to a warning."""
     logging.getLogger("dragoman.runtime").warning("take care")
+    return make(FakeRuntime(recite), limits)
+
+
+def crowded(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Load a model where there may be one process more, no second."""
+    fork, left = os.fork, iter([True])
+
+    def fork_once() -> int:
+        if not next(left, False):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    os.fork = fork_once
     return make(FakeRuntime(recite), limits)
 
 

@@ -1,5 +1,7 @@
 """Messages between processes: whole, in order, and never waited for by who sends them."""
 
+import fcntl
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -84,6 +86,31 @@ def test_many_threads_may_send(ends: tuple[Channel, Channel]) -> None:
     assert here.flush()
     for number in range(4):
         assert [i for n, i in received if n == number] == list(range(200))
+
+
+def test_waiting_has_an_end(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    assert not there.wait(0.0)
+    assert not there.wait(0.01)
+    here.send(LARGE)
+    assert not here.wait(0.01)  # nor does it wait for ever to send what is left
+    assert there.wait(0.0)
+    while not here.flush():
+        assert there.receive() in ([], [LARGE])
+    here.close()
+    assert there.wait(0.0)  # for the end, if for nothing else
+
+
+def test_servers_have_many_connections() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    plain = socket.socketpair()
+    here, there = (Channel(socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD, 2048))) for end in plain)
+    here.send("from afar")
+    assert there.wait_for_messages() == ["from afar"]
+    for end in (here, there, *plain):
+        end.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_end_comes_after_what_was_sent(ends: tuple[Channel, Channel]) -> None:

@@ -27,6 +27,7 @@ from server.errors import (
     EngineDeadError,
     InvalidOptionError,
     QueueFullError,
+    SettingError,
 )
 from server.process_metrics import anonymous_bytes
 from tests.server_process import wait_for
@@ -294,6 +295,12 @@ def test_a_refusal_to_load_is_raised_here(make_pool: MakePool) -> None:
     assert raised.value.file == "decoder.onnx"
     with pytest.raises(EngineDeadError, match="while it loaded"):
         make_pool(load=process_models.dying)
+
+
+def test_too_few_processes_are_an_error_that_says_what_to_do(make_pool: MakePool) -> None:
+    with pytest.raises(SettingError, match=r"cannot be forked \(Resource temp.*--no-engine-processes"):
+        make_pool(load=functools.partial(process_models.crowded, EngineLimits()))
+    wait_for(lambda: forked() == [])
 
 
 def test_close_finishes_what_there_is(make_pool: MakePool) -> None:
