@@ -46,6 +46,7 @@ def find_directory(name: str, report: Callable[[str], None]) -> Path:
         raise HuggingFaceError(f"{name}: no such directory, nor a hub name like Helsinki-NLP/opus-mt-en-de")
     try:
         from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import RepositoryNotFoundError
     except ImportError:
         raise HuggingFaceError(
             f"{name}: no such directory; to fetch it from the hub, pip install huggingface_hub"
@@ -56,9 +57,15 @@ def find_directory(name: str, report: Callable[[str], None]) -> Path:
         found = Path(snapshot_download(name, allow_patterns=patterns))
         if not (found / SAFETENSORS).exists():
             found = Path(snapshot_download(name, allow_patterns=[*patterns[:-1], PYTORCH]))
+    except RepositoryNotFoundError:
+        raise HuggingFaceError(
+            f"{name}: no such directory, nor a repository on the hub; a private one needs HF_TOKEN"
+        ) from None
     except Exception as error:  # noqa: BLE001 - its exceptions differ from version to version
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise HuggingFaceError(f"{name}: no such directory, and the hub cannot be asked: {reason}") from None
+    if not (found / "config.json").exists():
+        raise HuggingFaceError(f"{name}: its repository on the hub has no config.json: no MarianMT model")
     return found
 
 

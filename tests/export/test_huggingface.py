@@ -319,29 +319,6 @@ def test_a_name_on_the_hub_without_network_or_library(monkeypatch: pytest.Monkey
             find_directory(name, Report.append)
 
 
-def test_a_name_on_the_hub_is_fetched(monkeypatch: pytest.MonkeyPatch, marian: Path) -> None:
-    asked: list[tuple[str, list[str]]] = []
-
-    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
-        asked.append((name, allow_patterns))
-        return str(marian)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    assert find_directory("Helsinki-NLP/opus-mt-en-de", Report.append) == marian
-    assert len(asked) == 1
-    (marian / "model.safetensors").unlink()
-    find_directory("Helsinki-NLP/opus-mt-en-de", Report.append)
-    assert "pytorch_model.bin" in asked[-1][1]
-    assert not any("*" in pattern for _, patterns in asked for pattern in patterns)
-
-    def offline(name: str, allow_patterns: list[str]) -> str:
-        raise OSError("cannot find the hub\nlong story")
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
-    with pytest.raises(HuggingFaceError, match=r"the hub cannot be asked: cannot find the hub$"):
-        find_directory("Helsinki-NLP/opus-mt-en-de", Report.append)
-
-
 def test_text_is_needed_for_a_bundle(marian: Path, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="--dev-source"):
         import_model(str(marian), tmp_path / "bundle", None, ImportNames(), ExportOptions(), Report.append)

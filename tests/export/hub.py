@@ -1,0 +1,103 @@
+"""A hub on loopback that speaks to the `huggingface_hub` library as the public one does.
+
+The wire format: https://huggingface.co/docs/hub/api, and the headers that the library's downloads read.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub(ThreadingHTTPServer):
+    """Has one repository.
+
+    Attributes:
+        url: where it listens.
+        sent: names of the files whose content was sent.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, name: str, directory: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.name, self.directory = name, directory
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.sent: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self._file(with_content=False)
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        files = sorted(file for file in self.server.directory.iterdir() if file.is_file())
+        api = f"/api/models/{self.server.name}"
+        if path in (f"{api}/revision/main", f"{api}/revision/{COMMIT}", api):
+            self._json(
+                {"id": self.server.name, "sha": COMMIT, "siblings": [{"rfilename": f.name} for f in files]}
+            )
+        elif path.startswith(f"{api}/tree/"):
+            self._json([_entry(file) for file in files])
+        else:
+            self._file(with_content=True)
+
+    def _file(self, *, with_content: bool) -> None:
+        path = unquote(urlsplit(self.path).path)
+        prefix = f"/{self.server.name}/resolve/"
+        revision, _, name = path.removeprefix(prefix).partition("/")
+        file = self.server.directory / name
+        if not path.startswith(prefix) or revision not in ("main", COMMIT) or not file.is_file():
+            missing = "EntryNotFound" if path.startswith(prefix) else "RepoNotFound"
+            self._answer(404, b"", {"X-Error-Code": missing, "X-Repo-Commit": COMMIT})
+            return
+        content = file.read_bytes()
+        if with_content:
+            self.server.sent.append(name)
+        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
+        self._answer(200, content, headers, with_content=with_content)
+
+    def _json(self, value: Any) -> None:
+        self._answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def _answer(
+        self, status: int, content: bytes, headers: dict[str, str], *, with_content: bool = True
+    ) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def _entry(file: Path) -> dict[str, Any]:
+    content = file.read_bytes()
+    return {"type": "file", "path": file.name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+
+
+@contextmanager
+def hub(name: str, directory: Path) -> Iterator[Hub]:
+    """Run one that has a directory as a repository."""
+    with Hub(name, directory) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
