@@ -8,6 +8,7 @@ them. None of the two has a second thread, ever.
 import contextlib
 import ctypes
 import importlib
+import itertools
 import logging
 import os
 import select
@@ -24,7 +25,7 @@ from server.interpreter import tune_interpreter
 from server.runtime.session import Runtime
 
 from .channel import Channel
-from .lone_worker import LogRelay, LoneWorker, Reporter, serve
+from .lone_worker import LogRelay, LoneWorker, Reporter
 from .messages import Forked, Load, Refused
 from .sequence import EngineLimits
 from .shared_number import SharedNumber
@@ -45,9 +46,10 @@ def main() -> None:
     return_large_blocks()
     orders = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        data, control, *_ = socket.recv_fds(orders, _ORDER_BYTES, 1)
+        data, descriptors, *_ = socket.recv_fds(orders, _ORDER_BYTES, 1)
         if not data:
             return
+        control = Channel(socket.socket(fileno=descriptors[0]))
         count, module = data.decode().split()
         each = [socket.recv_fds(orders, _ORDER_BYTES, _DESCRIPTORS)[1] for _ in range(int(count))]
         with contextlib.suppress(ImportError):  # whoever is told to use it will say so
@@ -56,27 +58,28 @@ def main() -> None:
         try:
             pid = _fork("dragoman-model")
         except SettingError as error:
-            Channel(socket.socket(fileno=os.dup(control[0]))).send(Refused(error))
+            control.send(Refused(error))
         else:
             if not pid:
                 orders.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                _Model(control[0], each).run()
-        for descriptor in (*control, *(one for ends in each for one in ends)):
+                _Model(control, each).run()
+        control.let_go()
+        for descriptor in itertools.chain(*each):
             os.close(descriptor)
 
 
 class _Model:
     """Loads a model and forks. Owned by the process that is there for it."""
 
-    def __init__(self, control: int, each: SequenceOf[SequenceOf[int]]) -> None:
-        """Take over the descriptors of the order.
+    def __init__(self, control: Channel, each: SequenceOf[SequenceOf[int]]) -> None:
+        """Take over what came with the order.
 
         Args:
-            control: of a socket.
-            each: of a socket and a `SharedNumber` for every engine process.
+            control: to the server; an engine process has one of its own instead.
+            each: descriptors of a socket and a `SharedNumber` for every engine process.
         """
-        self._channel = Channel(socket.socket(fileno=control))
+        self._channel = control
         self._each = each
         self._relay = LogRelay()
         logging.getLogger().addHandler(self._relay)
@@ -97,7 +100,7 @@ class _Model:
             while not self._channel.flush():
                 self._channel.wait()
             return
-        serve(worker)
+        worker.work()
 
     def _fork_workers(
         self, runtime: Runtime, limits: EngineLimits, shortlist: Shortlist | None = None
@@ -114,9 +117,7 @@ class _Model:
         for index, (end, stop) in enumerate(self._each):
             pid = _fork(f"dragoman-eng-{index}")
             if not pid:
-                own = {end, stop}
-                others = {one for ends in self._each for one in ends} - own
-                for descriptor in (*others, ended):
+                for descriptor in {ended, *itertools.chain(*self._each)} - {end, stop}:
                     os.close(descriptor)
                 self._channel.let_go()
                 self._channel = Channel(socket.socket(fileno=end))
@@ -125,7 +126,7 @@ class _Model:
                 reporter = Reporter(self._channel, self._relay.records)
                 return LoneWorker(self._channel, SharedNumber(stop), reporter, runtime, limits, shortlist)
             pids.append(pid)
-        for descriptor in (*(one for ends in self._each for one in ends), alive):
+        for descriptor in (alive, *itertools.chain(*self._each)):
             os.close(descriptor)
         self._channel.send(Forked((os.getpid(), *pids)))
         # The server has no more to say but that this is the end.

@@ -61,11 +61,6 @@ class EngineProcesses:
         """Process ids, those of the processes that do nothing but fork included."""
         return self._pids
 
-    @property
-    def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the engine processes, in the order of `each`; known once they are ready."""
-        return self._pids[2:]
-
     def wait_ready(self) -> list[Ready]:
         """Wait until the model is loaded, and every process has shown that it translates.
 
@@ -81,7 +76,7 @@ class EngineProcesses:
             raise answer.error
         assert isinstance(answer, Forked)
         self._pids += answer.pids
-        for process, pid in zip(self.each, self.worker_pids, strict=True):
+        for process, pid in zip(self.each, answer.pids[1:], strict=True):
             process.pid = pid
         return [process.wait_ready() for process in self.each]
 

@@ -44,20 +44,6 @@ REPORT_INTERVAL_S = 0.05
 """How often a process reports while it decodes and nothing ends."""
 
 
-def serve(worker: "LoneWorker") -> None:
-    """Decode what comes, for ever.
-
-    Args:
-        worker: over a model that is loaded.
-
-    Raises:
-        EOFError, ConnectionError: the server has closed its end.
-    """
-    with contextlib.suppress(OSError):  # a sandbox may forbid it
-        os.nice(NICENESS)
-    worker.work()
-
-
 class Reporter:
     """Collects what happens and tells the server. Implements `EngineObserver`. Owned by the one thread."""
 
@@ -153,7 +139,7 @@ class LoneWorker(WorkerPool):
 
         Args:
             channel: to the server.
-            stop: see `serve`.
+            stop: set to another number than 0 by who wants a burst to end.
             reporter: told what happens.
             runtime: the model.
             limits: of one worker.
@@ -170,6 +156,8 @@ class LoneWorker(WorkerPool):
         Raises:
             EOFError, ConnectionError: the server has closed its end.
         """
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            os.nice(NICENESS)
         self._channel.send(Ready(self.spec, self.limits))
         self._reporter.begin(self)
         self._work(0)

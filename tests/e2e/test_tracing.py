@@ -4,10 +4,7 @@ import http.server
 import json
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from tests.listening import listening
 from tests.server_process import free_port, serving, wait_for
 
 BODY = {"q": ["the cat sees a bird.", "the old lamp."], "source": "en", "target": "de"}
@@ -60,18 +58,6 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def collecting() -> Iterator[Collector]:
-    with Collector() as collector:
-        thread = threading.Thread(target=collector.serve_forever)
-        thread.start()
-        try:
-            yield collector
-        finally:
-            collector.shutdown()
-            thread.join()
-
-
 def log_lines(log: Path) -> list[dict[str, Any]]:
     lines = map(json.loads, log.read_text(encoding="utf-8").splitlines())
     return [line for line in lines if line.get("route") == "/translate"]
@@ -79,7 +65,7 @@ def log_lines(log: Path) -> list[dict[str, Any]]:
 
 def test_a_request_is_a_span_with_its_stages_inside(tiny_bundle: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with collecting() as collector:
+    with listening(Collector()) as collector:
         with (
             serving(tiny_bundle, log, otel_endpoint=collector.url) as server,
             httpx.Client(base_url=server.url, timeout=20) as client,

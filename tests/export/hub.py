@@ -5,9 +5,6 @@ The wire format: https://huggingface.co/docs/hub/api, and the headers that the l
 
 import hashlib
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -88,16 +85,3 @@ class _Handler(BaseHTTPRequestHandler):
 def _entry(file: Path) -> dict[str, Any]:
     content = file.read_bytes()
     return {"type": "file", "path": file.name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
-
-
-@contextmanager
-def hub(name: str, directory: Path) -> Iterator[Hub]:
-    """Run one that has a directory as a repository."""
-    with Hub(name, directory) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()

@@ -11,22 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from model.checkpoint import load_checkpoint
-from tests import factories
-from tests.integration.marian import learn_pieces, write_marian
+from tests.listening import listening
 
-from .hub import Hub, hub
+from .hub import Hub
 
 NAME = "Helsinki-NLP/opus-mt-en-de"
 NEEDLESS = ("tf_model.h5", "rust_model.ot", "flax_model.msgpack", "run.py", ".gitattributes")
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("marian")
-    sources, targets = factories.parallel_text(300)
-    pieces = learn_pieces(sources, directory / "s.spm"), learn_pieces(targets, directory / "t.spm")
-    return write_marian(directory / "opus-mt-en-de", *pieces)
 
 
 @pytest.fixture
@@ -55,7 +46,7 @@ def fetch(server: Hub, tmp_path: Path, name: str = NAME) -> "subprocess.Complete
 
 def test_a_name_becomes_a_checkpoint_with_the_weights_of_the_hub(repository: Path, tmp_path: Path) -> None:
     out = tmp_path / "checkpoint"
-    with hub(NAME, repository) as server:
+    with listening(Hub(NAME, repository)) as server:
         done = run_import(server.url, tmp_path / "home", NAME, "--as", "checkpoint", "--out", str(out))
         assert done.returncode == 0, done.stderr
         assert f"fetching {NAME} from the Hugging Face hub" in done.stderr
@@ -80,7 +71,7 @@ def test_a_name_becomes_a_checkpoint_with_the_weights_of_the_hub(repository: Pat
 def test_a_repository_with_nothing_but_a_torch_file(repository: Path, tmp_path: Path) -> None:
     torch.save(load_file(repository / "model.safetensors"), repository / "pytorch_model.bin")
     (repository / "model.safetensors").unlink()
-    with hub(NAME, repository) as server:
+    with listening(Hub(NAME, repository)) as server:
         done = fetch(server, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "pytorch_model.bin" in server.sent
@@ -97,7 +88,7 @@ def test_a_repository_with_nothing_but_a_torch_file(repository: Path, tmp_path: 
 def test_one_line_says_why_it_fails(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "README.md").write_text("Nothing here yet.\n", encoding="ascii")
-    with hub(NAME, tmp_path / "repository") as server:
+    with listening(Hub(NAME, tmp_path / "repository")) as server:
         done = fetch(server, tmp_path, name)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"dragoman import: {name}: {reason}")

@@ -23,19 +23,10 @@ from export.pipeline import ExportOptions
 from export.texts import ExportError
 from model.checkpoint import CheckpointConfig, load_checkpoint
 from model.tokenizer import TokenizerError
-from tests import factories
-from tests.integration.marian import learn_pieces, write_marian
+from tests.integration.marian import write_marian
 
 Change = Callable[[Path], None]
 Report: list[str] = []
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("marian")
-    sources, targets = factories.parallel_text(300)
-    pieces = learn_pieces(sources, directory / "s.spm"), learn_pieces(targets, directory / "t.spm")
-    return write_marian(directory / "opus-mt-en-de", *pieces)
 
 
 @pytest.fixture

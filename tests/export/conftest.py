@@ -1,0 +1,17 @@
+"""A MarianMT directory, as people download it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import factories
+from tests.integration.marian import learn_pieces, write_marian
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Must not be written to: all tests share it."""
+    directory = tmp_path_factory.mktemp("marian")
+    sources, targets = factories.parallel_text(300)
+    pieces = learn_pieces(sources, directory / "s.spm"), learn_pieces(targets, directory / "t.spm")
+    return write_marian(directory / "opus-mt-en-de", *pieces)
