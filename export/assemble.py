@@ -36,7 +36,6 @@ from export.storage import save_graphs
 from model.checkpoint import Checkpoint
 
 ENCODER_FILE = "encoder.onnx"
-BURST_FILE = "decoder.burst.onnx"
 WEIGHTS_FILE = "model.weights"
 
 
@@ -58,6 +57,11 @@ def decoder_file(beam_width: int) -> str:
     return "decoder.onnx" if beam_width == 1 else f"decoder.beam{beam_width}.onnx"
 
 
+def burst_file(beam_width: int) -> str:
+    """Name of the graph that makes several steps of a beam width."""
+    return decoder_file(beam_width).replace(".onnx", ".burst.onnx")
+
+
 def start_aside(out: Path) -> Path:
     """Make an empty directory beside ``out``, on the same file system; leftovers of a killed export go."""
     aside = out.with_name(f".{out.name}.partial")
@@ -70,12 +74,11 @@ def save_all_graphs(
     directory: Path,
     encoder: onnx.ModelProto,
     decoders: Mapping[int, onnx.ModelProto],
-    burst: onnx.ModelProto | None,
+    bursts: Mapping[int, onnx.ModelProto],
 ) -> None:
     """Write the graphs over one file of weights: a joint table of embeddings is in it once for both sides."""
     named = {decoder_file(width): graph for width, graph in decoders.items()}
-    if burst is not None:
-        named[BURST_FILE] = burst
+    named |= {burst_file(width): graph for width, graph in bursts.items()}
     save_graphs(directory, {ENCODER_FILE: encoder, **named}, WEIGHTS_FILE)
 
 
@@ -121,6 +124,8 @@ def complete(
     )
     (directory / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     (directory / "NOTICE").write_text(notice(config), encoding="utf-8")
+    names = {width: burst_file(width) for width in sorted(beam_widths)}
+    bursts = {width: name for width, name in names.items() if (directory / name).is_file()}
     manifest = Manifest(
         format_version=1,
         name=config.name,
@@ -138,7 +143,8 @@ def complete(
             opset=OPSET,
             encoder=ENCODER_FILE,
             decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
-            burst=BURST_FILE if (directory / BURST_FILE).is_file() else None,
+            burst=bursts.pop(1, None),
+            beam_bursts={str(width): file for width, file in bursts.items()},
         ),
         tokenizer=TokenizerFiles(kind=config.tokenizer, **config.tokenizer_files._asdict()),
         files=describe_files(directory),

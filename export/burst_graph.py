@@ -18,6 +18,8 @@ No id is in the graph: what ends a sentence and what is never written comes from
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -59,12 +61,7 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
         name: f"{updated_cache(name)}_now" for name in caches
     }
     renamed = inside | {updated_cache(name): following[name] for name in caches}
-    for node in nodes:
-        node.ClearField("doc_string")
-        del node.metadata_props[:]
-        for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                names[i] = renamed.get(name, name)
+    nodes = renamed_nodes(nodes, renamed)
     constants += [
         numpy_helper.from_array(np.array(value), name)
         for name, value in (
@@ -104,11 +101,11 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
         [
             value("step", TensorProto.INT64, []),
             value("going_on", TensorProto.BOOL, []),
-            *(_as(inputs[name], inside[name]) for name in state),
+            *(described(inputs[name], inside[name]) for name in state),
         ],
         [
             value("goes_on", TensorProto.BOOL, []),
-            *(_as(inputs[name], following[name]) for name in state),
+            *(described(inputs[name], following[name]) for name in state),
             value("written", TensorProto.INT64, ["sentences", 1]),
         ],
     )
@@ -128,7 +125,7 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
         ],
         [
             value(TOKENS, TensorProto.INT64, ["steps_made", "sentences", 1]),
-            *(_as(inputs[name], updated_cache(name)) for name in caches),
+            *(described(inputs[name], updated_cache(name)) for name in caches),
         ],
         constants,
     )
@@ -175,7 +172,27 @@ def with_wide_products_apart(
     return before, nodes, [tensor for tensor in weights.values() if tensor.name in used]
 
 
-def _as(entry: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:
+def renamed_nodes(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> list[onnx.NodeProto]:
+    """Copy nodes, tensors called differently, without what the exporter noted about them.
+
+    Args:
+        nodes: of a graph.
+        names: new names by old ones; tensors that are not among them keep theirs.
+    """
+    copies = []
+    for node in nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.ClearField("doc_string")
+        del copy.metadata_props[:]
+        for of_node in (copy.input, copy.output):
+            for i, name in enumerate(of_node):
+                of_node[i] = names.get(name, name)
+        copies.append(copy)
+    return copies
+
+
+def described(entry: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:
     """Describe a tensor like another one."""
     copy = onnx.ValueInfoProto()
     copy.CopyFrom(entry)

@@ -13,6 +13,7 @@ REQUIRED_DOCUMENTS = ("MODEL_CARD.md", "NOTICE")
 
 Precision = Literal["fp32", "fp16", "int8"]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+BeamWidth = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 TokenId = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(gt=0)]
@@ -104,14 +105,20 @@ class Architecture(_Part):
 class Graphs(_Part):
     """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it.
 
-    ``burst`` makes several greedy steps of one sentence; older bundles have none, nor have other precisions
-    than int8.
+    ``burst`` makes several greedy steps of one sentence, ``beam_bursts`` has by beam width what makes several
+    steps of a beam search; older bundles have none, nor have other precisions than int8.
     """
 
     opset: Count
     encoder: FileName
-    decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
+    decoders: dict[BeamWidth, FileName]
     burst: FileName | None = None
+    beam_bursts: dict[BeamWidth, FileName] = Field(default_factory=dict)
+
+    @property
+    def all_bursts(self) -> tuple[str, ...]:
+        """Names of the files that make several steps at once."""
+        return (*(() if self.burst is None else (self.burst,)), *self.beam_bursts.values())
 
     @property
     def beam_widths(self) -> tuple[int, ...]:
@@ -233,7 +240,7 @@ class Shortlist(_Part):
     projection: FileName | None = Field(
         default=None, description="the whole one, for batches that need much of it; None: not there"
     )
-    decoders: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")], FileName]
+    decoders: dict[BeamWidth, FileName]
     origin: str = Field(description="text that the table was learnt from, or the vocabulary map")
     per_piece: Count | None = Field(description="most candidates of a source piece; None for a map")
     frequent: int | None = Field(description="most frequent target pieces, always candidates; None for a map")
@@ -299,6 +306,8 @@ class Manifest(_Part):
             raise ValueError("graphs.decoders has no graph for beam width 1")
         if size.decoder_heads * size.head_dim != size.d_model:
             raise ValueError("architecture: decoder_heads x head_dim is not d_model")
+        if not self.graphs.beam_bursts.keys() <= self.graphs.decoders.keys() - {"1"}:
+            raise ValueError("graphs.beam_bursts has a beam width that graphs.decoders has not, or 1")
         if self.shortlist is not None and self.shortlist.decoders.keys() != self.graphs.decoders.keys():
             raise ValueError("shortlist.decoders and graphs.decoders have different beam widths")
         table = () if self.shortlist is None else (self.shortlist.table,)
@@ -323,8 +332,7 @@ class Manifest(_Part):
     @property
     def graph_files(self) -> tuple[str, ...]:
         """Names of all ONNX files."""
-        burst = () if self.graphs.burst is None else (self.graphs.burst,)
-        graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *burst)
+        graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *self.graphs.all_bursts)
         if self.shortlist is None:
             return graphs
         projection = () if self.shortlist.projection is None else (self.shortlist.projection,)

@@ -13,7 +13,6 @@ import onnx
 import torch
 
 from export.assemble import (
-    BURST_FILE,
     ENCODER_FILE,
     Findings,
     complete,
@@ -23,11 +22,11 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
-from export.burst_graph import burst_graph
+from export.bursts import burst_graphs, check_burst
 from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
-from export.runner import Decoded, GraphRunner, open_session
+from export.runner import Decoded, GraphRunner
 from export.texts import ExportError, Texts, calibration_lines, read_texts
 from export.verify import (
     MAX_BLEU_LOSS,
@@ -37,7 +36,6 @@ from export.verify import (
     check_parity,
     decode_all,
     is_batch_invariant,
-    is_same_in_bursts,
     measure_agreement,
     pick_golden,
     to_source_ids,
@@ -168,8 +166,8 @@ class _Export:
         agreement = self._compare(full, graphs, texts) if quality is None else None
         aside = start_aside(self.out)
         try:
-            burst = burst_graph(graphs.decoders[1]) if self.options.precision == "int8" else None
-            save_all_graphs(aside, graphs.encoder, graphs.decoders, burst)
+            bursts = burst_graphs(graphs.decoders) if self.options.precision == "int8" else {}
+            save_all_graphs(aside, graphs.encoder, graphs.decoders, bursts)
             invariant, golden = self._check_files(aside, graphs, texts)
             findings = Findings(
                 self.options.precision, parity, quality, agreement, calibration, invariant, golden
@@ -355,15 +353,12 @@ class _Export:
         invariant = is_batch_invariant(single, sources, targets)
         self.report(f"batch-invariant bit by bit: {'yes' if invariant else 'no'}")
         few = _spread(sources, _BEAM_SENTENCES), _spread(targets, _BEAM_SENTENCES)
-        if (burst := aside / BURST_FILE).is_file():
-            lengths = [len(target) + 1 for target in few[1]]
-            same = is_same_in_bursts(single, open_session(burst, self.options.threads), few[0], lengths)
-            self.report(f"several steps in one run are the same bit by bit: {'yes' if same else 'no'}")
-            if not same:
-                burst.unlink()  # single steps do
+        lengths = [len(target) + 1 for target in few[1]]
+        check_burst(aside, single, 1, few[0], lengths, self.report)
         for width in self.widths[1:]:
             wide = self._runner(encoder, aside / decoder_file(width), width)
             check_beam_graph(single, wide, width, self.options.precision, *few)
+            check_burst(aside, wide, width, few[0], lengths, self.report)
         return invariant, self._golden(single, texts, results)
 
     def _golden(self, runner: GraphRunner, texts: Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:

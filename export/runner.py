@@ -187,6 +187,53 @@ class GraphRunner:
             state["input_ids"][:, 0] = tokens[-1]
         return tokens, [state[name][:, :, : len(tokens)] for name in caches]
 
+    def agrees_in_beams(
+        self, sources: Sequence[Tokens], steps: int, burst: onnxruntime.InferenceSession
+    ) -> bool:
+        """Tell whether a burst of beam search is what this decoder and a search on its scores would do.
+
+        Every step is made once more, with the words that the burst chose: the caches must be the same bit by
+        bit, and the candidates as probable as the most probable words are here.
+
+        Args:
+            sources: N sentences, decoded together.
+            steps: of the burst; how many hypotheses end meanwhile does not matter.
+            burst: the graph of a burst of this beam width.
+        """
+        count, beams = len(sources), self._beams
+        lengths = np.array([len(source) for source in sources], np.int32)
+        state = self._start(self.encode(sources), lengths, count * beams, steps)
+        caches = [name for name in state if name.startswith("self_") and state[name].ndim == 4]
+        bans = np.zeros(self._vocabulary_size, np.float32)
+        bans[self.suppressed_ids] = -np.inf
+        scores = np.full((count * beams, 1), -np.inf)
+        scores[::beams] = 0.0
+        first_rows = np.arange(0, count * beams, beams)[:, None]
+        names = ["offers", "tokens", "totals", "chosen", *map(updated_cache, caches)]
+        limits = {"steps": np.array(steps), "stop": np.array(0), "room": np.full(count, steps * beams + 1)}
+        own = {"order": np.arange(count * beams), "scores": scores, "first_rows": first_rows, "bans": bans}
+        found = burst.run(names, {**state, **limits, **own, "end_id": np.array(self._eos_id)})
+        offers, tokens, totals, chosen = found[:4]
+        if len(tokens) != steps:
+            return False
+        for step in range(steps):
+            state["positions"][:] = state["self_lengths"][:] = step
+            state["self_total"][()] = step + 1
+            logits, _ = self._step(state, count * beams)
+            gains = logits.astype(np.float64) + bans
+            gains -= np.logaddexp.reduce(gains, axis=1, keepdims=True)
+            best = -np.sort(-(gains + scores).reshape(count, -1), axis=1)[:, : 2 * beams]
+            rows = first_rows + offers[step] // (2 * beams)
+            theirs = gains[rows, tokens[step]] + scores[rows, 0]
+            if not np.allclose(theirs, totals[step], atol=1e-3) or not np.allclose(theirs, best, atol=1e-3):
+                return False
+            parents = np.take_along_axis(rows, chosen[step], axis=1).reshape(-1)
+            scores = np.take_along_axis(totals[step], chosen[step], axis=1).reshape(-1, 1)
+            state["input_ids"][:, 0] = np.take_along_axis(tokens[step], chosen[step], axis=1).reshape(-1)
+            for name in caches:
+                state[name][...] = state[name][parents]
+        return all(np.array_equal(state[name], given) for name, given in zip(caches, found[4:], strict=True))
+
     def forced(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[NDArray[np.float32]]:
         """Score known targets, step by step, as one batch.
 

@@ -333,8 +333,7 @@ def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str])
     weights for each side gets one for both.
     """
     widths = [manifest.graphs.decoders[width] for width in decoders]
-    burst = () if manifest.graphs.burst is None else (manifest.graphs.burst,)
-    own = [manifest.graphs.encoder, *widths, *burst]
+    own = [manifest.graphs.encoder, *widths, *manifest.graphs.all_bursts]
     before = {
         name for graph in own for name in summarise_onnx((directory / graph).read_bytes()).external_files
     }

@@ -2,10 +2,12 @@
 
 **One step of a sentence.** Each of its K beams offers its 2K most probable tokens (ties: lowest id). Of the
 2K*K offers the 2K with the highest `log P` are the candidates, best first (ties: lowest beam, then lowest
-id). The first K are looked at in order: one that ends (with the end token, or because this is the last step)
-becomes a hypothesis, and the best candidate from the second half that does not end takes its place among the
-beams. At the first step all beams are equal, so only beam 0 takes part. When a sentence is done and which
-hypotheses count is a matter of `ending`.
+id). Those of the first K that end (with the end token, or because this is the last step) become hypotheses.
+The first K that do not end become the beams. At the first step all beams are equal, so only beam 0 takes
+part. When a sentence is done and which hypotheses count is a matter of `ending`.
+
+**Bursts** make these steps inside ONNX Runtime (`BeamBurstSession`), as long as the sentences want nothing
+else and none can be done; the search is told what they found.
 
 **Forced tokens** (`constraints`): every beam continues itself with the token, at no cost.
 
@@ -27,17 +29,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.runtime.memory import Ranker
+from server.runtime.session import Beams, BeamSteps
 
+from .beam_rows import assign_rows
 from .columns import WHOLE_VOCABULARY, Columns
 from .constraints import Constraints
 from .ending import Ending, ending_of
 from .offers import best_offers, normalisers_of
 from .sampling import Sampler
-from .search import Advance, Floats, Places, SearchResult, broken_rows, make_result, with_room
+from .search import NO_ROWS, Advance, Floats, Places, SearchResult, broken_rows, make_result, with_room
 from .sequence import DecodingOptions
 from .topk import top_k
-
-_FEW_SENTENCES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,60 @@ class BeamSearch:
                 if self._end_hypotheses(place, found, chosen[place], bool(last_step[place])):
                     ended.append(place)
         return self._keep(count, found, chosen, ended, broken)
+
+    def leeway(self, count: int) -> tuple[int, Beams]:
+        """Tell what sentences can do without this search.
+
+        Args:
+            count: of the sentences, those in the first places.
+
+        Returns:
+            How many steps can be made of which all want nothing but the most probable candidates and none is
+            a sentence's last, and what is known of the sentences.
+        """
+        steps = self._steps[:count]
+        endless = [self._constraints.endless(place, step) for place, step in enumerate(steps.tolist())]
+        waits = [wait for wait in endless if wait]
+        beams = Beams(
+            order=self._row_of[:count] + self._places[:count] * self._width,
+            scores=self._log_probability[:count],
+            room=np.array([ending.room for ending in self._endings[:count]], np.int64),
+            may_end=not waits,
+        )
+        if None in endless or 0 < len(waits) < count or self._sampler.draws(count):
+            return 0, beams
+        if self._full[:count].any() or (self._some_first and self._normalised_first[:count].any()):
+            return 0, beams
+        left = int((self._max_length[:count] - steps).min()) - 1
+        return min([left, *waits]), beams
+
+    def follow(self, made: BeamSteps) -> Advance:
+        """Take over what sentences have done without this search.
+
+        Args:
+            made: of the sentences in the first places, at most as many steps as `leeway` said; only in the
+                last of them a sentence had no `room` left.
+        """
+        steps_made, count, width = made.chosen.shape
+        steps = self._steps[:count, None] + np.arange(steps_made)
+        for history, candidates in ((self._tokens, made.tokens), (self._parents, made.parents)):
+            chosen = np.take_along_axis(candidates, made.chosen, axis=2)
+            history[self._places[:count], steps] = chosen.swapaxes(0, 1)
+        tokens = np.take_along_axis(made.tokens[-1], made.chosen[-1], axis=1)
+        self._log_probability[:count] = np.take_along_axis(made.scores[-1], made.chosen[-1], axis=1)
+        self._row_of[:count] = np.arange(width)
+        ends = (made.tokens[:, :, :width] == self._eos_id).any(axis=2)
+        ended = []
+        for step, place in np.argwhere(ends).tolist():
+            before = int(steps[place, step])
+            found = made.parents[step, place], made.tokens[step, place], made.scores[step, place]
+            self._add_ended(place, before, *found)
+            best = float(self._log_probability[place].max())
+            if step == steps_made - 1 and self._endings[place].done(best, before + 1):
+                ended.append(place)
+        self._steps[:count] += steps_made
+        broken = np.flatnonzero(made.broken.any(axis=0)).tolist()
+        return Advance(tokens.reshape(-1), ended, broken, NO_ROWS, NO_ROWS)
 
     def result(self, place: int) -> SearchResult:
         """Give the best hypotheses of an ended sentence; see `Search.result`."""
@@ -247,27 +303,56 @@ class BeamSearch:
         Returns:
             Whether the sentence is done.
         """
-        width, ending = self._width, self._endings[place]
-        parents, tokens = found.parents[place].tolist(), found.tokens[place].tolist()
-        scores = found.scores[place].tolist()
-        alive = [k for k in range(2 * width) if scores[k] > -math.inf]
-        spare = iter([k for k in alive if k >= width and tokens[k] != self._eos_id])
-        for beam in alive:
-            if beam < width and (tokens[beam] == self._eos_id or last_step):
-                hypothesis = [*self._history(place, parents[beam]), tokens[beam]]
-                ending.add(scores[beam], hypothesis, is_best=beam == 0)
-                chosen[beam] = next(spare, beam)
-                if chosen[beam] == beam:
-                    found.scores[place, beam] = -math.inf
-        best = float(found.scores[place, chosen].max())
-        self._full[place] = ending.full
-        return last_step or best == -math.inf or ending.done(best, int(self._steps[place]) + 1)
+        width, steps = self._width, int(self._steps[place])
+        scores = found.scores[place]
+        ended = self._add_ended(
+            place, steps, found.parents[place], found.tokens[place], scores, last_step=last_step
+        )
+        if not self._options[place].samples:
+            # Those that go on, best first; then those that do not, which a stable sort leaves behind.
+            goes_on = (found.tokens[place] != self._eos_id) & (scores > -math.inf)
+            chosen[:] = np.argsort(~goes_on, kind="stable")[:width]
+        scores[ended] = -math.inf
+        best = float(scores[chosen].max())
+        return last_step or best == -math.inf or self._endings[place].done(best, steps + 1)
 
-    def _history(self, place: int, beam: int) -> list[int]:
-        """Read the tokens of a beam, first to last, along the back pointers."""
+    def _add_ended(
+        self,
+        place: int,
+        steps: int,
+        parents: Places,
+        tokens: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        *,
+        last_step: bool = False,
+    ) -> list[int]:
+        """Register the hypotheses of one sentence that end in a step.
+
+        Args:
+            place: the sentence.
+            steps: made before this one.
+            parents: [2K], beams that the candidates continue.
+            tokens: int64 [2K].
+            scores: float64 [2K].
+            last_step: whether every hypothesis ends.
+
+        Returns:
+            The candidates that ended.
+        """
+        ends = (scores > -math.inf) & ((tokens == self._eos_id) | last_step)
+        ended: list[int] = np.flatnonzero(ends[: self._width]).tolist()
+        ending = self._endings[place]
+        for k in ended:
+            hypothesis = [*self._history(place, steps, int(parents[k])), int(tokens[k])]
+            ending.add(float(scores[k]), hypothesis, is_best=k == 0)
+        self._full[place] = ending.full
+        return ended
+
+    def _history(self, place: int, steps: int, beam: int) -> list[int]:
+        """Read the tokens of a beam after so many steps, first to last, along the back pointers."""
         tokens, parents = self._tokens[place], self._parents[place]
         history = []
-        for step in range(int(self._steps[place]) - 1, -1, -1):
+        for step in range(steps - 1, -1, -1):
             history.append(int(tokens[step, beam]))
             beam = int(parents[step, beam])
         return history[::-1]
@@ -297,40 +382,3 @@ class BeamSearch:
         self._constraints.follow(steps, inputs.reshape(-1), moved, parent_rows)
         steps += 1
         return Advance(inputs.reshape(-1), ended, broken, moved, parent_rows)
-
-
-def assign_rows(parents: Places) -> Places:
-    """Give every beam a row so that as few as possible have to be copied.
-
-    The first child of a row stays there; the others take the rows without children, lowest first.
-
-    Args:
-        parents: [N, K], the row that each beam continues.
-
-    Returns:
-        [N, K], a permutation of 0..K-1 per sentence.
-    """
-    count, width = parents.shape
-    if count <= _FEW_SENTENCES:
-        return np.array([_assign(row) for row in parents.tolist()])
-    places = np.arange(count)
-    taken = np.zeros((count, width), np.bool_)
-    stays = np.empty((count, width), np.bool_)
-    for beam in range(width):
-        parent = parents[:, beam]
-        stays[:, beam] = ~taken[places, parent]
-        taken[places, parent] = True
-    free = np.argsort(taken, axis=1, kind="stable")
-    nth = np.cumsum(~stays, axis=1) - 1
-    return np.where(stays, parents, free[places[:, None], np.maximum(nth, 0)])
-
-
-def _assign(parents: list[int]) -> list[int]:
-    """Do for one sentence what `assign_rows` does; for few sentences numpy's calls take longer."""
-    rows, free = [-1] * len(parents), set(range(len(parents)))
-    for beam, parent in enumerate(parents):
-        if parent in free:
-            free.remove(parent)
-            rows[beam] = parent
-    others = iter(sorted(free))
-    return [next(others) if row < 0 else row for row in rows]

@@ -78,7 +78,9 @@ class Constraints:
         return bool(self._changes[place])
 
     def endless(self, place: int, steps: int) -> int | None:
-        """Tell for how many steps a sentence must not end, if nothing else constrains it.
+        """Tell for how many steps a sentence must not end, if nothing else constrains the next ones.
+
+        An end token that is forced in the last step is for who makes that one.
 
         Args:
             place: of the sentence.
@@ -87,7 +89,7 @@ class Constraints:
         Returns:
             None if it has other wishes. What the model never writes is no wish of a sentence.
         """
-        if self._remembers[place] or self._forces[place]:
+        if self._remembers[place] or steps < self._prefix_length[place]:
             return None
         return max(0, int(self._min_length[place]) - steps)
 

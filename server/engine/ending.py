@@ -16,6 +16,10 @@ class Ending(Protocol):
     def full(self) -> bool:
         """Whether a step in which nothing ends may be the last one, too."""
 
+    @property
+    def room(self) -> int:
+        """How many may end before the sentence may be done; with less than that it goes on."""
+
     def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
         """Take a hypothesis that has ended.
 
@@ -52,6 +56,11 @@ class CTranslate2Ending:
         self._needed = options.num_hypotheses if options.samples else options.max_ended
         self._ended: Ranked = []
         self._best_ended = False
+
+    @property
+    def room(self) -> int:
+        """How many are missing, or 1 where it takes no certain number; see `Ending.room`."""
+        return 1 if self._options.length_penalty == 0 else self._needed - len(self._ended)
 
     def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
         """Take a hypothesis that has ended; see `Ending.add`."""
@@ -94,6 +103,11 @@ class TransformersEnding:
     def full(self) -> bool:
         """Whether K have ended; see `Ending.full`."""
         return len(self._kept) == self._options.beam_size
+
+    @property
+    def room(self) -> int:
+        """How many are missing of K; see `Ending.room`."""
+        return self._options.beam_size - len(self._kept)
 
     def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
         """Keep a hypothesis if it is among the K best; see `Ending.add`."""

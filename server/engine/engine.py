@@ -24,8 +24,8 @@ from .sequence import EngineLimits, EngineObserver, Sequence, SequenceResult
 from .shortlist import Shortlist
 
 BURST_S = 0.05
-"""What the steps that a sentence makes alone in one run may take: it is not ended by its deadline meanwhile.
-Whoever comes waits for one of them."""
+"""What the steps that sentences make in one run may take: none is ended by its deadline meanwhile. Whoever
+comes waits for one of them."""
 
 ENCODER_TOKENS = 256
 """Positions of one encoder run on a processor, padding included: what it computes stays in the second-level
@@ -127,19 +127,19 @@ class Engine:
         """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.
 
         Args:
-            bursts: whether a sentence that is alone may make several steps in one run.
+            bursts: whether sentences may make several steps in one run, if they are few.
 
         Returns:
             The sentences that left in this step.
         """
         started_s, busy_rows = self._clock(), self.rows
-        most = self._steps_at_once() if bursts and busy_rows == 1 else 1
+        busy = [batch for batch in self._batches.values() if batch.sequences]
+        most = self._steps_at_once() if bursts and len(busy) == 1 else 1
         finished: list[Finished] = []
         steps = 0
-        for batch in self._batches.values():
-            if batch.sequences:
-                finished += batch.step(most)
-                steps = batch.steps
+        for batch in busy:
+            finished += batch.step(most)
+            steps = batch.steps
         now_s = self._clock()
         if busy_rows:
             self._step_s = (now_s - started_s) / steps
@@ -206,7 +206,7 @@ class Engine:
         return []
 
     def _steps_at_once(self) -> int:
-        """How many steps of a lone sentence take no longer than `BURST_S`, as the last one went."""
+        """How many steps take no longer than `BURST_S`, as the last one went."""
         return max(1, int(BURST_S / max(self._step_s, BURST_S / 1000)))
 
     def _batch(self, beam_width: int) -> Batch:
@@ -223,6 +223,7 @@ class Engine:
                 self._runtime.device,
                 self._ranker(beam_width),
                 self._runtime.burst(self._stop) if beam_width == 1 else None,
+                self._runtime.beam_burst(beam_width, self._stop) if beam_width > 1 else None,
             )
         return self._batches[beam_width]
 

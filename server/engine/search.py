@@ -102,7 +102,7 @@ class Search(Protocol):
         """Forget the sentence at `place`; the one at `last` moves there."""
 
 
-_NO_ROWS: Places = np.empty(0, np.intp)
+NO_ROWS: Places = np.empty(0, np.intp)
 
 
 class GreedySearch:
@@ -186,11 +186,11 @@ class GreedySearch:
                 some = logits if len(rows) == count else logits[rows]
                 gained = gained - log_sum_exp(some, best[rows])
             self._log_probability[rows] += gained
-        self._constraints.follow(steps, tokens, _NO_ROWS, _NO_ROWS)
+        self._constraints.follow(steps, tokens, NO_ROWS, NO_ROWS)
         self._history[places, steps] = tokens
         steps += 1
         ended = np.flatnonzero((tokens == self._eos_id) | (steps >= self._max_length[:count]))
-        return Advance(tokens, ended.tolist(), broken, _NO_ROWS, _NO_ROWS)
+        return Advance(tokens, ended.tolist(), broken, NO_ROWS, NO_ROWS)
 
     def leeway(self) -> tuple[int, int]:
         """Tell what a sentence that is alone can do without this search.
@@ -203,7 +203,7 @@ class GreedySearch:
         endless = self._constraints.endless(0, steps)
         if endless is None or self._scored[0] or self._sampler.draws(1):
             return 0, 0
-        return int(self._max_length[0]) - steps, endless
+        return int(self._max_length[0]) - steps - self._forced_end, endless
 
     def follow(self, tokens: NDArray[np.int64]) -> Advance:
         """Take over what a sentence that is alone has done without this search.
@@ -216,7 +216,7 @@ class GreedySearch:
         self._history[0, start:end] = tokens
         self._steps[0] = end
         ended = last[0] == self._eos_id or end >= self._max_length[0]
-        return Advance(last, [0] if ended else [], [], _NO_ROWS, _NO_ROWS)
+        return Advance(last, [0] if ended else [], [], NO_ROWS, NO_ROWS)
 
     def result(self, place: int) -> SearchResult:
         """Give the one hypothesis of an ended sentence; see `Search.result`."""

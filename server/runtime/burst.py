@@ -2,13 +2,13 @@
 
 It is loaded when a sentence is first decoded alone, mostly a golden one at the start, and then stands in for
 the decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
-only while no other worker runs.
+only while no other worker runs. That of beam search is run by `beam_burst`.
 """
 
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 import onnxruntime as ort
@@ -22,12 +22,14 @@ from .session import Array, StepBuffers
 from .traffic import Traffic
 
 TOKENS = "tokens"
+INPUTS = frozenset({"steps", "stop", "end_id", "endless", "bans"})
+"""Its inputs but for the decoder's."""
 
 _log = logging.getLogger("dragoman.runtime")
 
 
 class BurstGraph:
-    """The graph, loaded once. Thread-safe."""
+    """A graph of bursts, loaded once. Thread-safe."""
 
     def __init__(
         self,
@@ -36,20 +38,29 @@ class BurstGraph:
         threads: int,
         traffic: Traffic,
         is_unchanged: Callable[[], bool],
+        *,
+        inputs: Set[str] = INPUTS,
+        outputs: Sequence[str] = (TOKENS,),
+        needs_machine: bool = False,
     ) -> None:
         """Load nothing yet.
 
         Args:
             file: its name.
             load: makes a session with so many threads.
-            threads: of a run; with more than one it needs the machine to itself.
+            threads: of a run.
             traffic: knows who runs.
             is_unchanged: as for `graph.Graph`.
+            inputs: what it must have besides the decoder's.
+            outputs: its first ones; behind them come the caches.
+            needs_machine: whether it is for a run that has the machine to itself.
         """
         self._file = file
         self._load = load
         self._threads = threads
         self._is_unchanged = is_unchanged
+        self._inputs, self._outputs = inputs, outputs
+        self._needs_machine = needs_machine
         self._lock = threading.Lock()
         self._session: ort.InferenceSession | None = None
         self._given_up = False
@@ -57,18 +68,28 @@ class BurstGraph:
 
     def session(self, alone: bool) -> ort.InferenceSession | None:
         """Give the session for a run; None if there is to be none."""
-        if self._given_up or (self._threads > 1 and not alone):
+        if self._given_up or (self._needs_machine and not alone):
             return None
         with self._lock:
             if self._session is None and not self._given_up:
                 try:
                     if not self._is_unchanged():
                         raise BundleError(self._file, "the bundle's files have changed since it was loaded")
-                    self._session = _checked(self._file, self._load(self._threads))
+                    self._session = self._checked(self._load(self._threads))
                 except BundleError as error:
                     self._given_up = True
                     _log.warning("sentences alone are decoded step by step: %s", error)
             return self._session
+
+    def _checked(self, session: ort.InferenceSession) -> ort.InferenceSession:
+        """Compare a graph's tensors with what is bound; those of the caches are the decoder's."""
+        given = {node.name for node in session.get_inputs()}
+        outputs = [node.name for node in session.get_outputs()]
+        found, caches = outputs[: len(self._outputs)], outputs[len(self._outputs) :]
+        missing = {"input_ids", *self._inputs} - given
+        if missing or found != [*self._outputs] or not all(name.startswith("self_") for name in caches):
+            raise BundleError(self._file, "the graph is none that makes several steps of a decoder")
+        return session
 
 
 class OnnxBurst:
@@ -136,13 +157,3 @@ class OnnxBurst:
             binding.bind_output(TOKENS, "cpu")  # the first of the outputs
             self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
         return self._bindings[buffers]
-
-
-def _checked(file: str, session: ort.InferenceSession) -> ort.InferenceSession:
-    """Compare a graph's tensors with what is bound; those of the caches are the decoder's."""
-    given = {node.name for node in session.get_inputs()}
-    outputs = [node.name for node in session.get_outputs()]
-    missing = {"input_ids", "steps", "stop", "end_id", "endless", "bans"} - given
-    if missing or outputs[:1] != [TOKENS] or not all(name.startswith("self_") for name in outputs[1:]):
-        raise BundleError(file, "the graph is none that makes several steps of a decoder")
-    return session

@@ -33,8 +33,10 @@ from numpy.typing import NDArray
 from export.bundle import BundleError, Manifest
 from server.errors import InferenceError
 
+from .beam_burst import OnnxBeamBurst
 from .binding import bind_arrays
-from .burst import BurstGraph, OnnxBurst
+from .burst import OnnxBurst
+from .bursts import Bursts
 from .device import OnnxDevice, Provider
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
@@ -134,7 +136,6 @@ class ModelRuntime:
             device: where caches and scores lie; None for numpy arrays.
             shortlist: whether to load decoders that take columns as inputs.
         """
-        self._directory, self._files = directory, file_states(directory)
         self._manifest = manifest
         self._device, self._memory = device, None if device is None else DeviceMemory(device)
         self._providers = CPU if device is None else device.providers
@@ -143,12 +144,15 @@ class ModelRuntime:
         self._decoder_files = graphs.decoders
         self._threads, self._solo_threads = intra_op_threads, solo_threads
         self._traffic = PROCESS_TRAFFIC
+        # Neither knows this object, so that nothing keeps weights that are let go.
+        self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
+        self._loader = functools.partial(_loader, directory, intra_op_threads, self._providers)
         self._run_options = run_options()
         self._lock = threading.Lock()
         self._decoders: dict[int, Graph] = {}
         self._spec = self._read_spec(self._decoder_graph(1).shared)
         self._encoder = self._load_encoder()
-        self._burst = self._burst_graph()
+        self._bursts = self._load_bursts()
         self._columns = None
         if self._shortlist is not None:
             files = self._shortlist.columns, self._shortlist.projection
@@ -192,8 +196,8 @@ class ModelRuntime:
         runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist)
         for width in beam_widths:
             runtime._decoder_graph(width)
-        if bursts and runtime._burst is not None:
-            runtime._burst.session(alone=True)
+        if bursts and runtime._bursts is not None:
+            runtime._bursts.load()
         use_huge_pages(before)
         return runtime
 
@@ -233,11 +237,15 @@ class ModelRuntime:
 
     def burst(self, stop: NDArray[np.int64]) -> OnnxBurst | None:
         """Give what makes several steps of a lone sentence; see `Runtime.burst`."""
-        if self._burst is None:
+        if self._bursts is None:
             return None
-        spec = self._spec
-        ids = spec.eos_id, spec.suppressed_ids
-        return OnnxBurst(self._burst, self._run_options, stop, spec.vocabulary_size, *ids)
+        return self._bursts.greedy(self._spec, self._run_options, stop)
+
+    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> OnnxBeamBurst | None:
+        """Give what makes several steps of a few sentences; see `Runtime.beam_burst`."""
+        if self._bursts is None:
+            return None
+        return self._bursts.beams(beam_width, self._spec, self._run_options, stop)
 
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
@@ -261,26 +269,16 @@ class ModelRuntime:
                 self._decoders[beam_width] = self._graph(self._decoder_files[str(beam_width)])
             return self._decoders[beam_width]
 
-    def _burst_graph(self) -> BurstGraph | None:
-        """Prepare the graph of a burst, if the bundle has one and sentences are decoded over all words."""
-        file = self._manifest.graphs.burst
-        if file is None or self._device is not None or self._shortlist is not None:
+    def _load_bursts(self) -> Bursts | None:
+        """Prepare what makes several steps at once, if sentences are decoded over all words."""
+        if self._device is not None or self._shortlist is not None:
             return None
-        threads = max(self._threads, self._solo_threads)
-        return BurstGraph(file, self._loader(file), threads, self._traffic, self._is_unchanged())
+        graphs, threads = self._manifest.graphs, (self._threads, self._solo_threads)
+        return Bursts(graphs, self._loader, *threads, self._traffic, self._is_unchanged)
 
     def _graph(self, file: str) -> Graph:
         """Load one graph."""
-        return Graph(
-            self._loader(file), self._threads, self._solo_threads, self._traffic, self._is_unchanged()
-        )
-
-    # Neither knows this object, so that nothing keeps weights that are let go.
-    def _loader(self, file: str) -> Callable[[int], ort.InferenceSession]:
-        return functools.partial(_load, self._directory, file, self._threads, self._providers)
-
-    def _is_unchanged(self) -> Callable[[], bool]:
-        return functools.partial(_is_unchanged, self._directory, self._files)
+        return Graph(self._loader(file), self._threads, self._solo_threads, self._traffic, self._is_unchanged)
 
     def _read_spec(self, decoder: ort.InferenceSession) -> ModelSpec:
         """Check that the decoder graph is the one that the manifest describes."""
@@ -322,8 +320,15 @@ class ModelRuntime:
         )
 
 
+def _loader(
+    directory: Path, shared_threads: int, providers: Sequence[Provider], file: str
+) -> Callable[[int], ort.InferenceSession]:
+    """Give what loads a graph for runs of so many threads."""
+    return functools.partial(_load, directory, shared_threads, providers, file)
+
+
 def _load(
-    directory: Path, file: str, shared_threads: int, providers: Sequence[Provider], threads: int
+    directory: Path, shared_threads: int, providers: Sequence[Provider], file: str, threads: int
 ) -> ort.InferenceSession:
     """Load a graph for runs of so many threads."""
     options = session_options(threads, spin=threads > shared_threads)

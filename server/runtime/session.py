@@ -137,6 +137,62 @@ class BurstSession(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Beams:
+    """What a search knows of N sentences of K beams; the best beam comes first.
+
+    Attributes:
+        order: int64 [N, K], the row of each beam, counted over all sentences.
+        scores: float64 [N, K], log-probability of each beam; minus infinity where there is none yet.
+        room: int64 [N], how many hypotheses of each sentence may end before it may be done.
+        may_end: whether the end token may be chosen.
+    """
+
+    order: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    room: NDArray[np.int64]
+    may_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeamSteps:
+    """What M steps of a beam search found for N sentences of K beams.
+
+    Attributes:
+        parents: int64 [M, N, 2K], the beam that each candidate continues; the best candidate comes first.
+        tokens: int64 [M, N, 2K], how.
+        scores: float64 [M, N, 2K], log-probabilities.
+        chosen: int64 [M, N, K], the candidates that became beams: the first K that do not end.
+        broken: bool [M, N], whether a sentence's scores were not finite numbers.
+    """
+
+    parents: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    chosen: NDArray[np.int64]
+    broken: NDArray[np.bool_]
+
+
+class BeamBurstSession(Protocol):
+    """Runs several steps of beam search for a few sentences. Owned by one worker thread."""
+
+    def run(self, buffers: StepBuffers, beams: Beams, steps: int) -> BeamSteps | None:
+        """Make steps until a sentence may be done: the same beams and caches as single steps.
+
+        Args:
+            buffers: of the sentences; `logits` are not written. The caches are afterwards in the order of the
+                beams, so beam k of sentence n is in row n*K + k.
+            beams: of the sentences.
+            steps: how many at most, at least 1; none of them is a sentence's last.
+
+        Returns:
+            What was found; None, and nothing is written, if it is better not done now.
+
+        Raises:
+            InferenceError: the run failed; nothing is written, the session stays usable.
+        """
+
+
 class ColumnSource(Protocol):
     """Gives columns of the projection. Thread-safe."""
 
@@ -201,6 +257,9 @@ class Runtime(Protocol):
         Args:
             stop: int64 [], which another thread may set: other than 0 it ends a run after the next step.
         """
+
+    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> BeamBurstSession | None:
+        """Give what makes several steps of a few sentences of this beam width, as `burst` does for one."""
 
     def ranker(self, best: int) -> "Ranker | None":
         """Give what finds the `best` best columns of scores in numpy arrays, for one worker.

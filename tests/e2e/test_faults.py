@@ -268,7 +268,7 @@ def test_sigterm_answers_all_that_runs_and_leaves_no_process(
         assert (
             len(children) == 3 * engine_processes
         )  # the one that all are forked from, the model's, the worker's
-        assert not any(child.is_running() for child in children)
+        wait_for(lambda: not any(child.is_running() for child in children), SLACK_S)  # until init has seen it
         for connection in stalled:
             connection.close()
 

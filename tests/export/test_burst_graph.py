@@ -8,8 +8,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export import pipeline
-from export.assemble import BURST_FILE
+from export import bursts
+from export.assemble import burst_file, decoder_file
+from export.beam_burst_graph import beam_burst_graph, block_size
 from export.bundle import load_manifest, verify_bundle
 from export.burst_graph import WIDE, burst_graph, with_wide_products_apart
 from export.quantize import ActivationRange, quantize_graph
@@ -58,9 +59,9 @@ def sources(bundle: Path) -> list[tuple[int, ...]]:
 
 def test_an_int8_bundle_has_the_graph_over_the_weights_that_are_there(tiny_bundle_int8: Path) -> None:
     manifest = verify_bundle(tiny_bundle_int8)
-    assert manifest.graphs.burst == BURST_FILE
-    assert BURST_FILE in manifest.graph_files
-    stored = onnx.load(tiny_bundle_int8 / BURST_FILE, load_external_data=False)
+    assert manifest.graphs.burst == burst_file(1)
+    assert burst_file(1) in manifest.graph_files
+    stored = onnx.load(tiny_bundle_int8 / burst_file(1), load_external_data=False)
     own = {tensor.name for tensor in stored.graph.initializer if len(tensor.raw_data) > 1024}
     assert own == set()
     (body,) = stored.graph.node[-1].attribute
@@ -70,11 +71,11 @@ def test_an_int8_bundle_has_the_graph_over_the_weights_that_are_there(tiny_bundl
 def test_other_precisions_have_none(tiny_bundle: Path, tiny_bundle_fp16: Path) -> None:
     for bundle in (tiny_bundle, tiny_bundle_fp16):
         assert load_manifest(bundle).graphs.burst is None
-        assert not (bundle / BURST_FILE).exists()
+        assert not (bundle / burst_file(1)).exists()
 
 
 def test_sentences_are_the_same_in_bursts(tiny_bundle_int8: Path) -> None:
-    burst = open_session(tiny_bundle_int8 / BURST_FILE)
+    burst = open_session(tiny_bundle_int8 / burst_file(1))
     chosen = sources(tiny_bundle_int8)
     assert is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
 
@@ -95,8 +96,97 @@ def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
 ) -> None:
     from tests import factories
 
-    monkeypatch.setattr(pipeline, "is_same_in_bursts", lambda *_: False)
+    monkeypatch.setattr(bursts, "is_same_in_bursts", lambda *_: False)
     bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
-    assert verify_bundle(bundle).graphs.burst is None
-    assert not (bundle / BURST_FILE).exists()
+    graphs = verify_bundle(bundle).graphs
+    assert graphs.burst is None
+    assert graphs.beam_bursts != {}
+    assert not (bundle / burst_file(1)).exists()
     shutil.rmtree(bundle)
+
+
+# --- Beam search
+
+
+def beams_of(bundle: Path, width: int) -> GraphRunner:
+    manifest = load_manifest(bundle)
+    tokens = manifest.special_tokens
+    return GraphRunner(
+        bundle / manifest.graphs.encoder,
+        bundle / decoder_file(width),
+        start_id=tokens.decoder_start_id,
+        eos_id=tokens.eos_id,
+        pad_id=tokens.pad_id,
+        beam_width=width,
+    )
+
+
+def test_an_int8_bundle_has_one_for_each_beam_width(tiny_bundle_int8: Path) -> None:
+    graphs = verify_bundle(tiny_bundle_int8).graphs
+    widths = [width for width in graphs.beam_widths if width > 1]
+    assert graphs.beam_bursts == {str(width): burst_file(width) for width in widths} != {}
+    stored = onnx.load(tiny_bundle_int8 / burst_file(widths[0]), load_external_data=False)
+    assert not [tensor for tensor in stored.graph.initializer if len(tensor.raw_data) > 1024]
+    onnx.checker.check_model(str(tiny_bundle_int8 / burst_file(widths[0])))
+
+
+def test_what_is_banned_is_part_of_the_bias_of_the_product(tiny_bundle_int8: Path) -> None:
+    """A sum over all scores would cost as much as a third of the ranking."""
+    stored = onnx.load(tiny_bundle_int8 / burst_file(2), load_external_data=False)
+    (loop,) = (node for node in stored.graph.node if node.op_type == "Loop")
+    (body,) = (attribute.g for attribute in loop.attribute if attribute.name == "body")
+    (product,) = (node for node in body.node if "logits" in node.output)
+    assert product.op_type == "MatMulIntegerToFloat"
+    assert product.input[6] in ("bans", "bias_with_bans")
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_beams_are_the_same_in_bursts(tiny_bundle_int8: Path, width: int) -> None:
+    burst = open_session(tiny_bundle_int8 / burst_file(width))
+    chosen = sources(tiny_bundle_int8)
+    assert beams_of(tiny_bundle_int8, width).agrees_in_beams(chosen[:3], 12, burst)
+
+
+@pytest.mark.parametrize("what", ["weights", "chosen", "parents"])
+def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8: Path, what: str) -> None:
+    decoder = onnx.load(tiny_bundle_int8 / decoder_file(2))
+    graph = beam_burst_graph(decoder, 2)
+    (loop,) = (node for node in graph.graph.node if node.op_type == "Loop")
+    body = next(attribute.g for attribute in loop.attribute if attribute.name == "body")
+    if what == "weights":
+        for tensor in graph.graph.initializer:
+            if tensor.data_type == TensorProto.INT8 and tensor.dims[-1] > 16:
+                values = np.ascontiguousarray(numpy_helper.to_array(tensor)[..., ::-1])
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    elif what == "chosen":  # the second best column of a row is called the best
+        (gains,) = (node for node in body.node if "gains" in node.output)
+        gains.input[0] = "logits"
+    else:  # caches stay where they are
+        for node in body.node:
+            if node.op_type == "Gather" and node.input[1] == "order_now":
+                node.input[1] = "step_rows"
+        step_rows = helper.make_node("Add", ["parent_rows_of_none", "parent_rows_of_none"], ["step_rows"])
+        none = numpy_helper.from_array(np.zeros(6, np.int64), "parent_rows_of_none")
+        body.node.insert(0, step_rows)
+        graph.graph.initializer.append(none)
+    burst = open_session(graph.SerializeToString())
+    assert not beams_of(tiny_bundle_int8, 2).agrees_in_beams(sources(tiny_bundle_int8)[:3], 12, burst)
+
+
+def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
+    tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests import factories
+
+    monkeypatch.setattr(GraphRunner, "agrees_in_beams", lambda *_: False)
+    bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
+    graphs = verify_bundle(bundle).graphs
+    assert graphs.beam_bursts == {}
+    assert graphs.burst == burst_file(1)
+
+
+@pytest.mark.parametrize(("columns", "best"), [(6000, 8), (32000, 4), (101, 8), (50, 8)])
+def test_the_server_searches_the_same_blocks(columns: int, best: int) -> None:
+    from server.runtime import ranking
+
+    assert block_size(columns, best) == (ranking.block_size(columns, best) or 1)

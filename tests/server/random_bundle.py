@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from export.beam_burst_graph import beam_burst_graph
 from export.bundle import Manifest
 from export.burst_graph import burst_graph
 
@@ -14,6 +15,10 @@ LAYERS, HEADS, HEAD_SIZE, VOCABULARY, LONGEST = 2, 4, 8, 50, 64
 SIZE = HEADS * HEAD_SIZE
 EOS = 3
 BURST = "decoder.burst.onnx"
+
+
+def beam_burst(width: int | str) -> str:
+    return f"decoder.beam{width}.burst.onnx"
 
 
 class _Graph:
@@ -150,7 +155,11 @@ def write(directory: Path, widths: tuple[int, ...] = (1, 2, 4)) -> Manifest:
     for width, file in decoders.items():
         _write_decoder(directory / file, int(width))
     onnx.save(burst_graph(onnx.load(directory / decoders["1"])), directory / BURST)
-    files = ["encoder.onnx", *decoders.values(), BURST, "source.spm", "MODEL_CARD.md", "NOTICE"]
+    beam_bursts = {str(width): beam_burst(width) for width in widths if width > 1}
+    for width, file in beam_bursts.items():
+        onnx.save(beam_burst_graph(onnx.load(directory / decoders[width]), int(width)), directory / file)
+    bursts = BURST, *beam_bursts.values()
+    files = ["encoder.onnx", *decoders.values(), *bursts, "source.spm", "MODEL_CARD.md", "NOTICE"]
     return Manifest.model_validate(
         {
             "format_version": 1,
@@ -175,7 +184,13 @@ def write(directory: Path, widths: tuple[int, ...] = (1, 2, 4)) -> Manifest:
                 "vocab_size": VOCABULARY,
                 "parameters": 1,
             },
-            "graphs": {"opset": 20, "encoder": "encoder.onnx", "decoders": decoders, "burst": BURST},
+            "graphs": {
+                "opset": 20,
+                "encoder": "encoder.onnx",
+                "decoders": decoders,
+                "burst": BURST,
+                "beam_bursts": beam_bursts,
+            },
             "tokenizer": {"kind": "sentencepiece", "source": "source.spm"},
             "files": {file: {"sha256": "0" * 64, "size_bytes": 0} for file in files},
         }

@@ -15,11 +15,12 @@ from concurrent.futures import Future
 import numpy as np
 from numpy.typing import NDArray
 
+from server.engine.logsumexp import log_sum_exp
 from server.engine.scheduler import Load, Scheduler
 from server.engine.sequence import DecodingOptions, EngineLimits
 from server.engine.sequence import Sequence as Sentence
 from server.errors import InferenceError
-from server.runtime.session import Array, ModelSpec, StepBuffers
+from server.runtime.session import Array, Beams, BeamSteps, ModelSpec, StepBuffers
 
 PAD, START, EOS, VOCABULARY = 0, 2, 3, 96
 LAYERS, HEADS, HEAD_SIZE = 2, 2, 3
@@ -170,6 +171,78 @@ class FakeBurst:
         return np.array(tokens, np.int64)
 
 
+class FakeBeamBurst:
+    """Steps a `FakeDecoder` and searches with sorted lists, as slowly as that goes."""
+
+    def __init__(self, decoder: FakeDecoder, stop: NDArray[np.int64], suppressed: Sequence[int]) -> None:
+        self.decoder = decoder
+        self.stop = stop
+        self.suppressed = list(suppressed)
+        self.asked: list[tuple[int, int]] = []
+        self.made: list[int] = []
+        self.refuses = False
+
+    def run(self, buffers: StepBuffers, beams: Beams, steps: int) -> BeamSteps | None:
+        count, width = beams.order.shape
+        self.asked.append((count, steps))
+        if self.refuses:
+            return None
+        rows = beams.order.reshape(-1)
+        moving = {name: buffers.inputs[name].copy() for name in ("positions", "self_lengths", "self_total")}
+        moving["input_ids"] = buffers.inputs["input_ids"][rows]
+        moving |= {name: array.copy() for name, array in buffers.inputs.items() if _is_own_cache(name)}
+        moving["logits"] = np.zeros((count * width, VOCABULARY), np.float32)
+        scores, room = beams.scores.copy(), beams.room.copy()
+        found: list[tuple[Array, ...]] = []
+        while len(found) < steps and room.min() > 0:
+            for name in filter(_is_own_cache, moving):
+                moving[name] = np.ascontiguousarray(moving[name][rows])
+            outputs = {_updated(name): moving[name] for name in moving if _is_own_cache(name)}
+            each = StepBuffers({**buffers.inputs, **moving}, {**outputs, "logits": moving["logits"]})
+            self.decoder.step(each)
+            moving["logits"][:, [*self.suppressed, *([] if beams.may_end else [EOS])]] = -np.inf
+            step = [self._search(moving["logits"], scores, place, width) for place in range(count)]
+            parents, tokens, totals, chosen = (np.array(part) for part in zip(*step, strict=True))
+            found.append((parents, tokens, totals, chosen, np.isnan(totals).any(axis=1)))
+            room -= (tokens[:, :width] == EOS).sum(axis=1)
+            scores = np.take_along_axis(totals, chosen, axis=1)
+            first_rows = np.arange(0, count * width, width)[:, None]
+            rows = (np.take_along_axis(parents, chosen, axis=1) + first_rows).reshape(-1)
+            moving["input_ids"] = np.take_along_axis(tokens, chosen, axis=1).reshape(-1, 1)
+            for name in ("positions", "self_lengths", "self_total"):
+                moving[name] = moving[name] + moving[name].dtype.type(1)
+            if self.stop:
+                break
+        for name in filter(_is_own_cache, moving):
+            buffers.outputs[_updated(name)][...] = moving[name][rows]
+        self.made.append(len(found))
+        return BeamSteps(*(np.array(part) for part in zip(*found, strict=True)))
+
+    @staticmethod
+    def _search(
+        logits: NDArray[np.float32], scores: NDArray[np.float64], place: int, width: int
+    ) -> tuple[list[int], list[int], list[float], list[int]]:
+        offers = []
+        for beam in range(width):
+            row = logits[place * width + beam]
+            gains = row - log_sum_exp(row[None], row.max(keepdims=True))[0]
+            best = sorted(range(VOCABULARY), key=lambda token, row=row: (-row[token], token))[: 2 * width]
+            offers += [(float(scores[place, beam]) + float(gains[token]), beam, token) for token in best]
+        candidates = sorted(offers, key=lambda offer: -offer[0])[: 2 * width]
+        totals, parents, tokens = (list(part) for part in zip(*candidates, strict=True))
+        chosen = [k for k, token in enumerate(tokens) if token != EOS][:width]
+        return parents, tokens, totals, chosen
+
+
+def _is_own_cache(name: str) -> bool:
+    return name.startswith(("self_key_", "self_value_"))
+
+
+def _updated(name: str) -> str:
+    kind, part, layer = name.split("_")
+    return f"{kind}_{part}_out_{layer}"
+
+
 class FakeRuntime:
     device = None
 
@@ -183,6 +256,7 @@ class FakeRuntime:
         self.terminated = False
         self.has_bursts = False
         self.bursts: list[FakeBurst] = []
+        self.beam_bursts: list[FakeBeamBurst] = []
 
     def decoder(self, beam_width: int) -> FakeDecoder:
         decoder = FakeDecoder(beam_width, self.language)
@@ -196,6 +270,13 @@ class FakeRuntime:
             return None
         self.bursts.append(FakeBurst(self.decoder(1), stop))
         return self.bursts[-1]
+
+    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> FakeBeamBurst | None:
+        if not self.has_bursts:
+            return None
+        decoder = self.decoder(beam_width)
+        self.beam_bursts.append(FakeBeamBurst(decoder, stop, self.spec.suppressed_ids))
+        return self.beam_bursts[-1]
 
     def ranker(self, best: int) -> None:
         """numpy does it."""

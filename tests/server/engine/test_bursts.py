@@ -1,5 +1,6 @@
 """A sentence that is alone goes several steps at once, and nobody can tell but by the clock."""
 
+import dataclasses
 from concurrent.futures import Future
 
 import numpy as np
@@ -128,15 +129,27 @@ def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
         DecodingOptions(return_scores=True),
         DecodingOptions(repetition_penalty=1.1),
         DecodingOptions(no_repeat_ngram_size=3),
-        DecodingOptions(target_prefix=(9,)),
         DecodingOptions(sampling_topk=0),
-        DecodingOptions(beam_size=2),
     ],
 )
 def test_what_must_look_at_every_score_makes_single_steps(options: DecodingOptions) -> None:
     lone = Lone(FakeRuntime(recite), options)
     assert isinstance(lone.go_on().result, SequenceResult)
     assert [burst.asked for burst in lone.runtime.bursts] in ([[]], [])
+
+
+def test_a_sentence_goes_on_by_itself_behind_its_prefix() -> None:
+    lone = Lone(FakeRuntime(recite), DecodingOptions(target_prefix=(7, 8, 9)))
+    assert lone.tokens() == tuple(range(7, 27))
+    assert lone.burst.made == [18]
+
+
+def test_an_end_that_is_forced_is_left_to_a_single_step() -> None:
+    runtime = FakeRuntime(ramble)
+    runtime.spec = dataclasses.replace(runtime.spec, forced_end=True)
+    lone = Lone(runtime, DecodingOptions(max_decoding_length=12))
+    assert len(lone.tokens()) == 11
+    assert lone.burst.made == [10]
 
 
 def test_two_sentences_make_single_steps() -> None:

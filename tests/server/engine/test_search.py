@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from server.engine.beam import BeamSearch, assign_rows
+from server.engine.beam import BeamSearch
+from server.engine.beam_rows import assign_rows
 from server.engine.logsumexp import log_sum_exp
 from server.engine.search import GreedySearch, Search, SearchResult, broken_rows, normalised
 from server.engine.sequence import DecodingOptions

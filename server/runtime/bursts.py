@@ -1,0 +1,101 @@
+"""What makes several steps in one run, of one bundle: for greedy search and for each beam width."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from export.bundle import Graphs
+
+from . import beam_burst, burst
+from .beam_burst import OnnxBeamBurst
+from .burst import BurstGraph, OnnxBurst
+from .session import ModelSpec
+from .traffic import Traffic
+
+
+class Bursts:
+    """The graphs, each loaded when it is first needed. Thread-safe."""
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        loader: Callable[[str], Callable[[int], ort.InferenceSession]],
+        threads: int,
+        solo_threads: int,
+        traffic: Traffic,
+        is_unchanged: Callable[[], bool],
+    ) -> None:
+        """Load nothing yet.
+
+        Args:
+            graphs: of the bundle.
+            loader: given a file, gives what makes a session of it with so many threads.
+            threads: of a run beside others.
+            solo_threads: of a run that has the machine to itself.
+            traffic: knows who runs.
+            is_unchanged: as for `graph.Graph`.
+        """
+        self._files = graphs.beam_bursts
+        self._loader = loader
+        self._threads, self._solo_threads = threads, solo_threads
+        self._traffic, self._is_unchanged = traffic, is_unchanged
+        self._lock = threading.Lock()
+        self._greedy: BurstGraph | None = None
+        if graphs.burst is not None:
+            alone = max(threads, solo_threads)
+            self._greedy = self._graph(graphs.burst, alone, burst.INPUTS, [burst.TOKENS], alone > 1)
+        self._beams: dict[int, list[BurstGraph]] = {}
+
+    def load(self) -> None:
+        """Load the graph for greedy search now."""
+        if self._greedy is not None:
+            self._greedy.session(alone=True)
+
+    def greedy(
+        self, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
+    ) -> OnnxBurst | None:
+        """Give what makes several steps of a lone sentence; see `Runtime.burst`."""
+        if self._greedy is None:
+            return None
+        return OnnxBurst(
+            self._greedy, run_options, stop, spec.vocabulary_size, spec.eos_id, spec.suppressed_ids
+        )
+
+    def beams(
+        self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
+    ) -> OnnxBeamBurst | None:
+        """Give what makes several steps of a few sentences; see `Runtime.beam_burst`."""
+        file = self._files.get(str(beam_width))
+        if file is None:
+            return None
+        with self._lock:
+            if beam_width not in self._beams:
+                self._beams[beam_width] = self._beam_graphs(file)
+        return OnnxBeamBurst(
+            self._beams[beam_width], run_options, stop, spec.vocabulary_size, spec.eos_id, spec.suppressed_ids
+        )
+
+    def _beam_graphs(self, file: str) -> list[BurstGraph]:
+        """Prepare a graph for who is alone, if that has more threads, and one for who is not."""
+        tensors = beam_burst.INPUTS, beam_burst.FOUND
+        graphs = [self._graph(file, self._threads, *tensors, needs_machine=False)]
+        if self._solo_threads > self._threads:
+            graphs.insert(0, self._graph(file, self._solo_threads, *tensors, needs_machine=True))
+        return graphs
+
+    def _graph(
+        self, file: str, threads: int, inputs: frozenset[str], outputs: Sequence[str], needs_machine: bool
+    ) -> BurstGraph:
+        return BurstGraph(
+            file,
+            self._loader(file),
+            threads,
+            self._traffic,
+            self._is_unchanged,
+            inputs=inputs,
+            outputs=outputs,
+            needs_machine=needs_machine,
+        )
