@@ -46,6 +46,8 @@ _SEARCH_WEIGHT = 2.0
 _LENGTHS = (5, 8, 12, 18, 25, 10, 35, 15, 7, 50, 20, 12, 9, 30, 16, 6)
 _LONG_EVERY, _LONG_WORDS = 32, 150
 _FIELDS = {"source": "en", "target": "de", "beam_size": 1}
+_PAIRED = 3
+"""Times as many rounds for what HTTP costs: a tenth is to be told from less, and rounds differ by 6 %."""
 
 
 def mixed_lengths(count: int) -> list[int]:
@@ -240,6 +242,7 @@ def measure(
 
         most = plan.clients[-1]
         without: dict[str, list[float]] = {"in_flight_words_per_s": [], "offline_words_per_s": []}
+        served: list[float] = []
 
         def run_without() -> None:
             assert engine is not None
@@ -256,6 +259,11 @@ def measure(
                 run_without if engine is not None and clients == most else None,
             )
         if engine is not None:
+            served += [entry["words_per_s"] for entry in loads[f"closed {most}"][servers[0].name]]
+            for _ in range(plan.rounds * (_PAIRED - 1)):
+                run_without()
+                port = ports[servers[0].name][0]
+                served.append(load.closed(port, most, *plan.seconds(most))["words_per_s"])
             kept, call = (statistics.median(found) for found in without.values())
             progress.say(
                 f"{model.name}: without HTTP {kept:.0f} tokens/s with {most} sentences under way, "
@@ -269,7 +277,8 @@ def measure(
         take_turns(f"array {_ARRAY_TEXTS}", load.array)
         memory = {name: http_servers.memory_bytes(pid) for name, (_, pid) in ports.items()}
     # Words of the default model's translations are not its tokens: nothing to compare there.
-    return {"loads": loads, "memory_bytes": memory, **(without if engine is not None else {})}
+    costs = {} if engine is None else {"served_words_per_s": served, **without}
+    return {"loads": loads, "memory_bytes": memory, **costs}
 
 
 def _offline_engine(model: Model, texts: Sequence[str]) -> Peer:

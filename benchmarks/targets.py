@@ -42,12 +42,10 @@ def overhead(model: dict[str, Any], offline: str) -> Spread | None:
         offline: name of the words/s without HTTP, for the same texts: ``in_flight_words_per_s`` with 64
             sentences under way, ``offline_words_per_s`` with all of them in one call.
     """
-    alone = model.get(offline)
-    served = model["loads"].get("closed 64")
+    served, alone = model.get("served_words_per_s"), model.get(offline)
     if not alone or not served:
         return None
-    pairs = zip(served["dragoman"], alone, strict=True)
-    return spread([1.0 - entry["words_per_s"] / words for entry, words in pairs])
+    return spread([1.0 - ours / words for ours, words in zip(served, alone, strict=True)])
 
 
 def _line(what: str, target: str, value: Spread, met: bool) -> list[str]:

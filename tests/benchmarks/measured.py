@@ -114,6 +114,7 @@ def results() -> dict[str, dict[str, Any]]:
                         "array 500": array,
                     },
                     "memory_bytes": dict.fromkeys(closed, 100 << 20),
+                    "served_words_per_s": [900.0, 950.0],
                     "in_flight_words_per_s": [1000.0, 1000.0],
                     "offline_words_per_s": [1250.0, 1250.0],
                     "batcher": {"max_batch": 32, "wait_ms": 2.0},

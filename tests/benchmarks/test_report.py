@@ -161,7 +161,7 @@ def test_our_own_failures_are_among_the_losses() -> None:
 def test_no_overhead_without_its_two_measurements(offline: str) -> None:
     model = results()["http"]["models"]["base"]
     assert overhead(model, offline) is not None
-    del model["loads"]["closed 64"]
+    del model["served_words_per_s"]
     assert overhead(model, offline) is None
     model = results()["http"]["models"]["base"]
     del model[offline]
