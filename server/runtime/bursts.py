@@ -49,10 +49,11 @@ class Bursts:
             self._greedy = self._graph(graphs.burst, alone, burst.INPUTS, [burst.TOKENS], alone > 1)
         self._beams: dict[int, list[BurstGraph]] = {}
 
-    def load(self) -> None:
-        """Load the graph for greedy search now."""
-        if self._greedy is not None:
-            self._greedy.session(alone=True)
+    def load(self, beam_width: int) -> None:
+        """Load the graphs for greedy search and for a beam width now."""
+        graphs = [] if self._greedy is None else [self._greedy]
+        for graph in graphs + self._beam_graphs(beam_width):
+            graph.session(alone=True)
 
     def greedy(
         self, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
@@ -68,23 +69,24 @@ class Bursts:
         self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
     ) -> OnnxBeamBurst | None:
         """Give what makes several steps of a few sentences; see `Runtime.beam_burst`."""
-        file = self._files.get(str(beam_width))
-        if file is None:
+        graphs = self._beam_graphs(beam_width)
+        if not graphs:
             return None
-        with self._lock:
-            if beam_width not in self._beams:
-                self._beams[beam_width] = self._beam_graphs(file)
         return OnnxBeamBurst(
-            self._beams[beam_width], run_options, stop, spec.vocabulary_size, spec.eos_id, spec.suppressed_ids
+            graphs, run_options, stop, spec.vocabulary_size, spec.eos_id, spec.suppressed_ids
         )
 
-    def _beam_graphs(self, file: str) -> list[BurstGraph]:
-        """Prepare a graph for who is alone, if that has more threads, and one for who is not."""
-        tensors = beam_burst.INPUTS, beam_burst.FOUND
-        graphs = [self._graph(file, self._threads, *tensors, needs_machine=False)]
-        if self._solo_threads > self._threads:
-            graphs.insert(0, self._graph(file, self._solo_threads, *tensors, needs_machine=True))
-        return graphs
+    def _beam_graphs(self, beam_width: int) -> list[BurstGraph]:
+        """Give a graph for who is alone, if that has more threads, and one for who is not, if any."""
+        file = self._files.get(str(beam_width))
+        with self._lock:
+            if file is not None and beam_width not in self._beams:
+                tensors = beam_burst.INPUTS, beam_burst.FOUND
+                graphs = [self._graph(file, self._threads, *tensors, needs_machine=False)]
+                if self._solo_threads > self._threads:
+                    graphs.insert(0, self._graph(file, self._solo_threads, *tensors, needs_machine=True))
+                self._beams[beam_width] = graphs
+            return self._beams.get(beam_width, [])
 
     def _graph(
         self, file: str, threads: int, inputs: frozenset[str], outputs: Sequence[str], needs_machine: bool

@@ -183,8 +183,8 @@ class ModelRuntime:
             device: where caches and scores lie; None for numpy arrays.
             beam_widths: widths whose decoder is loaded now; the others are loaded when they are first needed.
             shortlist: use the bundle's shortlist, if it has one.
-            bursts: load the graph of bursts now, not when a sentence is first decoded alone: who forks
-                processes wants them to share it.
+            bursts: load the graphs of bursts for greedy search and the model's own beam width now, not when
+                they are first needed: who forks processes wants them to share these.
 
         Returns:
             The loaded model.
@@ -197,7 +197,7 @@ class ModelRuntime:
         for width in beam_widths:
             runtime._decoder_graph(width)
         if bursts and runtime._bursts is not None:
-            runtime._bursts.load()
+            runtime._bursts.load(manifest.generation.beam_size or 1)
         use_huge_pages(before)
         return runtime
 

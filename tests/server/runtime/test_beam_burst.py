@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from export.bundle import Manifest
+from export.bundle import Generation, Manifest
 from server.engine.arena import Arena
 from server.engine.beam import BeamSearch
 from server.engine.sequence import DecodingOptions
@@ -191,6 +191,15 @@ def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.L
     for _ in range(2):
         assert sentences.run(4) is None
     assert caplog.text.count("decoder.beam4.burst.onnx: the graph is none that makes several steps") == 1
+
+
+def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
+    manifest = random_bundle.write(tmp_path)
+    own = manifest.model_copy(update={"generation": Generation(beam_size=WIDTH)})
+    early, late = (ModelRuntime.load(tmp_path, one, bursts=True) for one in (own, manifest))
+    (tmp_path / beam_burst(WIDTH)).unlink()
+    assert Sentences(early).leap(2) == 2
+    assert Sentences(late).run(2) is None
 
 
 def test_memory_that_an_arena_lets_go_is_free(runtime: ModelRuntime) -> None:
