@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from server.errors import InferenceError
 
 from .binding import bind_arrays
-from .burst import BurstGraph
-from .session import Array, Beams, BeamSteps, StepBuffers
+from .burst import BurstGraph, bans_of
+from .session import Array, Beams, BeamSteps, ModelSpec, StepBuffers
 
 FOUND = ("offers", "tokens", "totals", "chosen", "sums")
 """The first outputs of the graph; the others are the caches."""
@@ -28,26 +28,14 @@ class OnnxBeamBurst:
         graphs: Sequence[BurstGraph],
         run_options: ort.RunOptions,
         stop: NDArray[np.int64],
-        vocabulary_size: int,
-        eos_id: int,
-        suppressed_ids: Sequence[int],
+        spec: ModelSpec,
     ) -> None:
-        """Bind nothing yet.
-
-        Args:
-            graphs: of the bundle: the first of them that has a session for a run makes it.
-            run_options: options of every run.
-            stop: int64 []; see `Runtime.burst`. Bound where it is, so that a run sees what is written to it.
-            vocabulary_size: target tokens V.
-            eos_id: the token that ends a target.
-            suppressed_ids: tokens that are never written.
-        """
+        """Bind nothing yet; arguments as of `OnnxBurst`, but that the first graph with a session runs."""
         self._graphs = graphs
         self._run_options = run_options
         self._stop = stop
-        self._eos_id = eos_id
-        self._bans = np.zeros(vocabulary_size, np.float32)
-        self._bans[list(suppressed_ids)] = -np.inf
+        self._eos_id = spec.eos_id
+        self._bans = bans_of(spec)
         # By address: whoever lets the buffers go gets their memory back.
         self._bound: weakref.WeakKeyDictionary[StepBuffers, dict[ort.InferenceSession, _Bound]] = (
             weakref.WeakKeyDictionary()
@@ -117,6 +105,4 @@ class _Bound:
         for name in self._names:
             self._binding.bind_output(name, "cpu")  # anew: their sizes differ
         self._session.run_with_iobinding(self._binding, run_options)
-        return {
-            name: value.numpy() for name, value in zip(self._names, self._binding.get_outputs(), strict=True)
-        }
+        return dict(zip(self._names, self._binding.copy_outputs_to_cpu(), strict=True))

@@ -18,7 +18,7 @@ from export.bundle import BundleError
 from server.errors import InferenceError
 
 from .binding import bind_arrays
-from .session import Array, StepBuffers
+from .session import Array, ModelSpec, StepBuffers
 from .traffic import Traffic
 
 TOKENS = "tokens"
@@ -100,9 +100,7 @@ class OnnxBurst:
         graph: BurstGraph,
         run_options: ort.RunOptions,
         stop: NDArray[np.int64],
-        vocabulary_size: int,
-        eos_id: int,
-        suppressed_ids: Sequence[int],
+        spec: ModelSpec,
     ) -> None:
         """Prepare what is the same in all runs.
 
@@ -110,21 +108,17 @@ class OnnxBurst:
             graph: of the bundle.
             run_options: options of every run.
             stop: int64 []; see `Runtime.burst`. Bound where it is, so that a run sees what is written to it.
-            vocabulary_size: target tokens V.
-            eos_id: the token that ends a target.
-            suppressed_ids: tokens that are never written.
+            spec: of the model.
         """
         self._graph = graph
         self._run_options = run_options
         self._steps, self._endless = np.zeros((), np.int64), np.zeros((), np.int64)
-        bans = np.zeros(vocabulary_size, np.float32)
-        bans[list(suppressed_ids)] = -np.inf
         self._own: dict[str, Array] = {
             "steps": self._steps,
             "stop": stop,
             "endless": self._endless,
-            "end_id": np.array(eos_id, np.int64),
-            "bans": bans,
+            "end_id": np.array(spec.eos_id, np.int64),
+            "bans": bans_of(spec),
         }
         # By address: whoever lets the buffers go gets their memory back.
         self._bindings: weakref.WeakKeyDictionary[StepBuffers, ort.IOBinding] = weakref.WeakKeyDictionary()
@@ -157,3 +151,10 @@ class OnnxBurst:
             binding.bind_output(TOKENS, "cpu")  # the first of the outputs
             self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
         return self._bindings[buffers]
+
+
+def bans_of(spec: ModelSpec) -> NDArray[np.float32]:
+    """Give what is added to scores, float32 [V]: minus infinity for tokens that are never written, or 0."""
+    bans = np.zeros(spec.vocabulary_size, np.float32)
+    bans[list(spec.suppressed_ids)] = -np.inf
+    return bans

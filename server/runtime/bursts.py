@@ -61,9 +61,7 @@ class Bursts:
         """Give what makes several steps of a lone sentence; see `Runtime.burst`."""
         if self._greedy is None:
             return None
-        return OnnxBurst(
-            self._greedy, run_options, stop, spec.vocabulary_size, spec.eos_id, spec.suppressed_ids
-        )
+        return OnnxBurst(self._greedy, run_options, stop, spec)
 
     def beams(
         self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
@@ -72,9 +70,7 @@ class Bursts:
         graphs = self._beam_graphs(beam_width)
         if not graphs:
             return None
-        return OnnxBeamBurst(
-            graphs, run_options, stop, spec.vocabulary_size, spec.eos_id, spec.suppressed_ids
-        )
+        return OnnxBeamBurst(graphs, run_options, stop, spec)
 
     def _beam_graphs(self, beam_width: int) -> list[BurstGraph]:
         """Give a graph for who is alone, if that has more threads, and one for who is not, if any."""

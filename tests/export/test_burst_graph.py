@@ -17,6 +17,7 @@ from export.quantize import ActivationRange, quantize_graph
 from export.runner import GraphRunner, open_session
 from export.verify import is_same_in_bursts
 from tests.export.test_quantize import graph, run, weights
+from tests.export.test_verify import open_decoder
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
@@ -108,19 +109,6 @@ def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
 # --- Beam search
 
 
-def beams_of(bundle: Path, width: int) -> GraphRunner:
-    manifest = load_manifest(bundle)
-    tokens = manifest.special_tokens
-    return GraphRunner(
-        bundle / manifest.graphs.encoder,
-        bundle / decoder_file(width),
-        start_id=tokens.decoder_start_id,
-        eos_id=tokens.eos_id,
-        pad_id=tokens.pad_id,
-        beam_width=width,
-    )
-
-
 def test_an_int8_bundle_has_one_for_each_beam_width(tiny_bundle_int8: Path) -> None:
     graphs = verify_bundle(tiny_bundle_int8).graphs
     widths = [width for width in graphs.beam_widths if width > 1]
@@ -144,7 +132,7 @@ def test_what_is_banned_is_part_of_the_bias_of_the_product(tiny_bundle_int8: Pat
 def test_beams_are_the_same_in_bursts(tiny_bundle_int8: Path, width: int) -> None:
     burst = open_session(tiny_bundle_int8 / burst_file(width))
     chosen = sources(tiny_bundle_int8)
-    assert beams_of(tiny_bundle_int8, width).agrees_in_beams(chosen[:3], 12, burst)
+    assert open_decoder(tiny_bundle_int8, width).agrees_in_beams(chosen[:3], 12, burst)
 
 
 @pytest.mark.parametrize("what", ["weights", "chosen", "parents"])
@@ -170,7 +158,7 @@ def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8
         body.node.insert(0, step_rows)
         graph.graph.initializer.append(none)
     burst = open_session(graph.SerializeToString())
-    assert not beams_of(tiny_bundle_int8, 2).agrees_in_beams(sources(tiny_bundle_int8)[:3], 12, burst)
+    assert not open_decoder(tiny_bundle_int8, 2).agrees_in_beams(sources(tiny_bundle_int8)[:3], 12, burst)
 
 
 def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
