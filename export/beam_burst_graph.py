@@ -18,15 +18,25 @@ No id is in the graph: what ends a sentence and what is never written comes at r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-from export.burst_graph import BANS, END, STEPS, STOP, described, renamed_nodes
-from export.products import BIAS, INTEGER_PRODUCT
+from export.loop_graph import (
+    BANS,
+    END,
+    STEPS,
+    STOP,
+    VECTORS,
+    Nodes,
+    block_size,
+    described,
+    never_changing,
+    renamed_nodes,
+    value,
+    with_bans,
+)
 from export.runner import updated_cache
 
 ORDER, SCORES, ROOM, FIRST_ROWS = "order", "scores", "room", "first_rows"
@@ -34,8 +44,6 @@ ORDER, SCORES, ROOM, FIRST_ROWS = "order", "scores", "room", "first_rows"
 
 OFFERS, TOKENS, TOTALS, CHOSEN, SUMS = "offers", "tokens", "totals", "chosen", "sums"
 """Outputs int64, int64, float64 [M, N, 2K], int64 [M, N, K], float32 [M, R]."""
-
-_VECTORS = ("input_ids", "positions", "self_lengths", "self_total")
 
 
 def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
@@ -65,16 +73,16 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
     caches = [name for name in inputs if name.startswith(("self_key_", "self_value_"))]
     vocabulary = next(entry for entry in decoder.graph.output if entry.name == "logits")
     columns = vocabulary.type.tensor_type.shape.dim[-1].dim_value
-    around = _Nodes(list(decoder.graph.initializer))
-    nodes = _Nodes(around.weights)
+    around = Nodes(list(decoder.graph.initializer))
+    nodes = Nodes(around.weights)
     for name in caches:
         nodes.add("Gather", [f"{name}_before", "order_now"], [f"{name}_now"], axis=0)
-    inside = {name: f"{name}_now" for name in (*_VECTORS, *caches)}
+    inside = {name: f"{name}_now" for name in (*VECTORS, *caches)}
     renamed = renamed_nodes(
         decoder.graph.node, inside | {updated_cache(name): f"{name}_after" for name in caches}
     )
-    around.nodes, each = _never_changing(renamed, {*inside.values()})
-    nodes.nodes += _with_bans(each, around)
+    around.nodes, each = never_changing(renamed, {*inside.values()})
+    nodes.nodes += with_bans(each, around)
     _rank(nodes, columns, 2 * width)
     _choose(nodes, width)
     _go_on(nodes, width)
@@ -82,13 +90,13 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
         nodes.nodes,
         "step",
         [
-            _value("step", TensorProto.INT64),
-            _value("going_on", TensorProto.BOOL),
+            value("step", TensorProto.INT64),
+            value("going_on", TensorProto.BOOL),
             *_state(inputs, "now"),
             *(_of_any_length(inputs[name], f"{name}_before") for name in caches),
         ],
         [
-            _value("goes_on", TensorProto.BOOL),
+            value("goes_on", TensorProto.BOOL),
             *_state(inputs, "after"),
             *(_of_any_length(inputs[name], f"{name}_after") for name in caches),
             *_found("_now", width),
@@ -100,8 +108,8 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
     around.add("Reshape", ["filled_scalar", around.ints(1)], ["filled"])
     for name in caches:
         around.add("Slice", [name, around.ints(0), "filled", around.ints(2)], [f"{name}_filled"])
-    state = ["input_ids_in_order", *_VECTORS[1:], ORDER, SCORES, ROOM, *(f"{name}_filled" for name in caches)]
-    left = [f"{name}_left" for name in (*_VECTORS, ORDER, SCORES, ROOM, *caches)]
+    state = ["input_ids_in_order", *VECTORS[1:], ORDER, SCORES, ROOM, *(f"{name}_filled" for name in caches)]
+    left = [f"{name}_left" for name in (*VECTORS, ORDER, SCORES, ROOM, *caches)]
     going = around.weight(np.bool_(True))
     around.add(
         "Loop", [STEPS, going, *state], [*left, OFFERS, TOKENS, TOTALS, CHOSEN, SUMS], name="burst", body=body
@@ -113,12 +121,12 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
         "burst",
         [
             *inputs.values(),
-            *(_value(name, TensorProto.INT64) for name in (STEPS, STOP, END)),
-            _value(ORDER, TensorProto.INT64, "R"),
-            _value(SCORES, TensorProto.DOUBLE, "R", 1),
-            _value(ROOM, TensorProto.INT64, "N"),
-            _value(FIRST_ROWS, TensorProto.INT64, "N", 1),
-            _value(BANS, TensorProto.FLOAT, columns),
+            *(value(name, TensorProto.INT64) for name in (STEPS, STOP, END)),
+            value(ORDER, TensorProto.INT64, "R"),
+            value(SCORES, TensorProto.DOUBLE, "R", 1),
+            value(ROOM, TensorProto.INT64, "N"),
+            value(FIRST_ROWS, TensorProto.INT64, "N", 1),
+            value(BANS, TensorProto.FLOAT, columns),
         ],
         [
             *_found("", width, "steps_made"),
@@ -129,73 +137,7 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=decoder.opset_import, ir_version=decoder.ir_version)
 
 
-class _Nodes:
-    """Nodes and weights of one graph, in the order in which they are added."""
-
-    def __init__(self, weights: list[onnx.TensorProto]) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights = weights
-        self._named: dict[tuple[str, bytes, tuple[int, ...]], str] = {}
-
-    def add(self, operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> None:
-        self.nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
-
-    def weight(self, value: NDArray[Any] | np.generic) -> str:
-        """Give the name of a constant, the same for the same one."""
-        array = np.asarray(value)
-        key = (array.dtype.name, array.tobytes(), array.shape)
-        if key not in self._named:
-            self._named[key] = f"burst_constant_{len(self.weights)}"
-            self.weights.append(numpy_helper.from_array(array, self._named[key]))
-        return self._named[key]
-
-    def ints(self, *values: int) -> str:
-        return self.weight(np.array(values, np.int64))
-
-    def number(self, value: int) -> str:
-        return self.weight(np.int64(value))
-
-
-def _never_changing(
-    nodes: list[onnx.NodeProto], changing: set[str]
-) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Separate nodes whose results are the same in every step.
-
-    Args:
-        nodes: in the order of their computation.
-        changing: tensors that differ from step to step.
-
-    Returns:
-        Those nodes, and the others.
-    """
-    fixed, others = [], []
-    for node in nodes:
-        if changing.isdisjoint(node.input):
-            fixed.append(node)
-        else:
-            others.append(node)
-            changing.update(node.output)
-    return fixed, others
-
-
-def _with_bans(nodes: list[onnx.NodeProto], around: _Nodes) -> list[onnx.NodeProto]:
-    """Let the bans be part of the scores: where it can be of the product's bias, which costs nothing."""
-    (last,) = (node for node in nodes if "logits" in node.output)
-    if last.op_type != INTEGER_PRODUCT:
-        last.output[0] = "scores_before_bans"
-        return [*nodes, helper.make_node("Add", ["scores_before_bans", BANS], ["logits"])]
-    inputs = [*last.input, *[""] * (BIAS + 1 - len(last.input))]
-    if inputs[BIAS]:
-        around.add("Add", [inputs[BIAS], BANS], ["bias_with_bans"])
-        inputs[BIAS] = "bias_with_bans"
-    else:
-        inputs[BIAS] = BANS
-    del last.input[:]
-    last.input.extend(inputs)
-    return nodes
-
-
-def _rank(nodes: _Nodes, columns: int, best: int) -> None:
+def _rank(nodes: Nodes, columns: int, best: int) -> None:
     """Find the `best` columns of every row and their log-probabilities: ``found`` and ``gains`` [R, 2K]."""
     block = block_size(columns, best)
     if block == 1:
@@ -221,7 +163,7 @@ def _rank(nodes: _Nodes, columns: int, best: int) -> None:
     nodes.add("GatherElements", ["log_probabilities", "found"], ["gains"], axis=1)
 
 
-def _choose(nodes: _Nodes, width: int) -> None:
+def _choose(nodes: Nodes, width: int) -> None:
     """Find the candidates of every sentence [N, 2K] and choose those that become its beams [N, K]."""
     offers = 2 * width
     by_sentence, wanted = nodes.ints(-1, width * offers), nodes.ints(offers)
@@ -239,7 +181,7 @@ def _choose(nodes: _Nodes, width: int) -> None:
         nodes.add("GatherElements", [f"{name}_now", "chosen_now"], [f"chosen_{name}"], axis=1)
 
 
-def _go_on(nodes: _Nodes, width: int) -> None:
+def _go_on(nodes: Nodes, width: int) -> None:
     """Make the state of the next step, and decide whether there is to be one."""
     first, last = nodes.ints(0), nodes.ints(width)
     nodes.add("Reshape", ["chosen_tokens", nodes.ints(-1, 1)], ["input_ids_after"])
@@ -263,10 +205,10 @@ def _go_on(nodes: _Nodes, width: int) -> None:
 def _state(inputs: Mapping[str, onnx.ValueInfoProto], when: str) -> list[onnx.ValueInfoProto]:
     """Describe what goes from step to step, but for the caches."""
     return [
-        *(described(inputs[name], f"{name}_{when}") for name in _VECTORS),
-        _value(f"{ORDER}_{when}", TensorProto.INT64, "R"),
-        _value(f"{SCORES}_{when}", TensorProto.DOUBLE, "R", 1),
-        _value(f"{ROOM}_{when}", TensorProto.INT64, "N"),
+        *(described(inputs[name], f"{name}_{when}") for name in VECTORS),
+        value(f"{ORDER}_{when}", TensorProto.INT64, "R"),
+        value(f"{SCORES}_{when}", TensorProto.DOUBLE, "R", 1),
+        value(f"{ROOM}_{when}", TensorProto.INT64, "N"),
     ]
 
 
@@ -274,16 +216,12 @@ def _found(suffix: str, width: int, *steps: str) -> list[onnx.ValueInfoProto]:
     """Describe what a step, or each of some steps, found."""
     shape: tuple[int | str, ...] = (*steps, "N", 2 * width)
     return [
-        _value(f"{OFFERS}{suffix}", TensorProto.INT64, *shape),
-        _value(f"{TOKENS}{suffix}", TensorProto.INT64, *shape),
-        _value(f"{TOTALS}{suffix}", TensorProto.DOUBLE, *shape),
-        _value(f"{CHOSEN}{suffix}", TensorProto.INT64, *steps, "N", width),
-        _value(f"{SUMS}{suffix}", TensorProto.FLOAT, *steps, "R"),
+        value(f"{OFFERS}{suffix}", TensorProto.INT64, *shape),
+        value(f"{TOKENS}{suffix}", TensorProto.INT64, *shape),
+        value(f"{TOTALS}{suffix}", TensorProto.DOUBLE, *shape),
+        value(f"{CHOSEN}{suffix}", TensorProto.INT64, *steps, "N", width),
+        value(f"{SUMS}{suffix}", TensorProto.FLOAT, *steps, "R"),
     ]
-
-
-def _value(name: str, kind: int, *shape: int | str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def _of_any_length(cache: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:
@@ -291,22 +229,3 @@ def _of_any_length(cache: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto
     copy = described(cache, name)
     copy.type.tensor_type.shape.dim[2].dim_param = f"{name}_length"
     return copy
-
-
-def block_size(columns: int, best: int) -> int:
-    """Choose how many columns make a block, so that the least has to be searched.
-
-    Args:
-        columns: of a row.
-        best: columns that are wanted.
-
-    Returns:
-        A divisor of `columns`; 1 if there is none with which half of the columns need not be searched.
-    """
-
-    def searched(block: int) -> int:
-        return columns // block + best * block
-
-    fitting = [block for block in range(1, columns // best + 1) if columns % block == 0]
-    block = min(fitting, key=searched, default=1)
-    return block if 2 * searched(block) < columns else 1

@@ -105,8 +105,8 @@ class Architecture(_Part):
 class Graphs(_Part):
     """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it.
 
-    ``burst`` makes several greedy steps of one sentence, ``beam_bursts`` has by beam width what makes several
-    steps of a beam search; older bundles have none, nor have other precisions than int8.
+    ``burst`` makes several greedy steps of few sentences, ``beam_bursts`` has by beam width what makes
+    several steps of a beam search; older bundles have none, nor have other precisions than int8.
     """
 
     opset: Count

@@ -146,46 +146,46 @@ class GraphRunner:
         self.run(batch, steps, choose)
         return np.stack(taken, axis=1), done
 
-    def alone(
-        self, source: Tokens, steps: int, burst: onnxruntime.InferenceSession | None = None, most: int = 1
-    ) -> tuple[list[int], list[NDArray[Any]]]:
-        """Decode one sentence greedily, as a server does that has no other.
+    def until_one_ends(
+        self,
+        sources: Sequence[Tokens],
+        steps: int,
+        burst: onnxruntime.InferenceSession | None = None,
+        most: int = 1,
+    ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+        """Decode a few sentences greedily, until the first of them has its end token.
 
         Args:
-            source: its ids, prefix and suffix included.
+            sources: ids of N sentences, prefix and suffix included.
             steps: after which it ends.
             burst: the graph of a burst, which then makes the steps; None steps the decoder.
             most: steps of a burst.
 
         Returns:
-            The tokens, with the end token if it came, and what the self-attention caches hold of them.
+            The tokens [T, N], and what the self-attention caches hold of them.
         """
-        lengths = np.array([len(source)], np.int32)
-        state = self._start(self.encode([source]), lengths, 1, steps)
+        lengths, count = np.array([len(source) for source in sources], np.int32), len(sources)
+        state = self._start(self.encode(sources), lengths, count, steps)
         caches = [name for name in state if name.startswith("self_") and state[name].ndim == 4]
         updated = [updated_cache(name) for name in caches]
         bans = np.zeros(self._vocabulary_size, np.float32)
         bans[self.suppressed_ids] = -np.inf
-        tokens: list[int] = []
-        while len(tokens) < steps and self._eos_id not in tokens:
+        own = {"stop": np.array(0), "end_id": np.array(self._eos_id), "bans": bans}
+        tokens: list[NDArray[np.int64]] = []
+        while len(tokens) < steps and not (tokens and (tokens[-1] == self._eos_id).any()):
             done = len(tokens)
             state["positions"][:] = state["self_lengths"][:] = done
             state["self_total"][()] = done + 1
             if burst is None:
-                logits, _ = self._step(state, 1)
-                tokens.append(int((logits + bans).argmax()))
+                logits, _ = self._step(state, count)
+                tokens.append((logits + bans).argmax(axis=1))
             else:
-                limits = {
-                    "steps": np.array(min(most, steps - done)),
-                    "stop": np.array(0),
-                    "endless": np.array(0),
-                }
-                feeds = {**state, **limits, "end_id": np.array(self._eos_id), "bans": bans}
+                feeds = {**state, **own, "steps": np.array(min(most, steps - done))}
                 made, *filled = burst.run(["tokens", *updated], feeds)
-                tokens += made.reshape(-1).tolist()
+                tokens += list(made[:, :, 0])
                 state.update(zip(caches, filled, strict=True))
             state["input_ids"][:, 0] = tokens[-1]
-        return tokens, [state[name][:, :, : len(tokens)] for name in caches]
+        return np.stack(tokens), [state[name][:, :, : len(tokens)] for name in caches]
 
     def agrees_in_beams(
         self, sources: Sequence[Tokens], steps: int, burst: onnxruntime.InferenceSession

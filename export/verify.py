@@ -30,6 +30,7 @@ MAX_BEAM_DIFFERENCE = {"fp32": 1e-4, "fp16": 0.5, "int8": 0.5}
 MIN_GOLDEN_SENTENCES, GOLDEN_SENTENCES = 5, 8
 MIN_GOLDEN_TOKENS, MAX_GOLDEN_TOKENS = 3, 30
 _GOLDEN_CANDIDATES = 400
+_TOGETHER = 4
 
 
 class GateError(Exception):
@@ -191,14 +192,16 @@ def is_same_in_bursts(
     Args:
         single: the decoder of beam width 1.
         burst: the graph of a burst.
-        sources: sentences.
+        sources: sentences, decoded one by one and a few together.
         steps: of each, at most.
     """
-    for number, (source, longest) in enumerate(zip(sources, steps, strict=True)):
-        most = 2 + number % 7
-        tokens, caches = single.alone(source, longest)
-        made, filled = single.alone(source, longest, burst, most)
-        if tokens != made or not all(map(np.array_equal, caches, filled)):
+    numbers = range(len(sources))
+    together = [numbers[first : first + _TOGETHER] for first in numbers[::_TOGETHER]]
+    for number, some in enumerate([*([one] for one in numbers), *together]):
+        chosen, longest = [sources[one] for one in some], min(steps[one] for one in some)
+        tokens, caches = single.until_one_ends(chosen, longest)
+        made, filled = single.until_one_ends(chosen, longest, burst, 2 + number % 7)
+        if not np.array_equal(tokens, made) or not all(map(np.array_equal, caches, filled)):
             return False
     return True
 

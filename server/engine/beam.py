@@ -155,20 +155,19 @@ class BeamSearch:
             a sentence's last, and what is known of the sentences.
         """
         steps = self._steps[:count]
-        endless = [self._constraints.endless(place, step) for place, step in enumerate(steps.tolist())]
-        waits = [wait for wait in endless if wait]
+        most, may_end = self._constraints.leeway(steps)
         beams = Beams(
             order=self._row_of[:count] + self._places[:count] * self._width,
             scores=self._log_probability[:count],
             room=np.array([ending.room for ending in self._endings[:count]], np.int64),
-            may_end=not waits,
+            may_end=may_end,
         )
-        if None in endless or 0 < len(waits) < count or self._sampler.draws(count):
+        if self._sampler.draws(count):
             return 0, beams
         if self._full[:count].any() or (self._some_first and self._normalised_first[:count].any()):
             return 0, beams
         left = int((self._max_length[:count] - steps).min()) - 1
-        return min([left, *waits]), beams
+        return min(left, most), beams
 
     def follow(self, made: BeamSteps) -> Advance:
         """Take over what sentences have done without this search.

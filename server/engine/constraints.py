@@ -9,6 +9,7 @@ Sentences without options cost one look at an array of flags for all of them. Ev
 so a sentence gets the same bits alone and in any batch.
 """
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -77,21 +78,26 @@ class Constraints:
         self._last_step[place] = max_length - 1 if self._forced_end else -1
         return bool(self._changes[place])
 
-    def endless(self, place: int, steps: int) -> int | None:
-        """Tell for how many steps a sentence must not end, if nothing else constrains the next ones.
+    def leeway(self, steps: Places) -> tuple[int, bool]:
+        """Tell for how many steps sentences want nothing but that all or none of them may end.
 
-        An end token that is forced in the last step is for who makes that one.
+        What the model never writes is no wish of a sentence, and an end token that is forced in the last
+        step is for who makes that one.
 
         Args:
-            place: of the sentence.
-            steps: tokens chosen so far.
+            steps: [N], tokens chosen so far.
 
         Returns:
-            None if it has other wishes. What the model never writes is no wish of a sentence.
+            The number of steps, 0 if there are other wishes, and whether the end token is allowed in them.
         """
-        if self._remembers[place] or steps < self._prefix_length[place]:
-            return None
-        return max(0, int(self._min_length[place]) - steps)
+        count = len(steps)
+        if self._remembers[:count].any() or (steps < self._prefix_length[:count]).any():
+            return 0, True
+        waits = self._min_length[:count] - steps
+        soonest = int(waits.min())
+        if soonest > 0:
+            return soonest, False
+        return (0 if waits.max() > 0 else sys.maxsize), True
 
     def retire(self, place: int, last: int) -> None:
         """Forget the sentence at `place`; the one at `last` moves there."""

@@ -90,7 +90,7 @@ class Engine:
             self._encoder_tokens = min(self._encoder_tokens, ENCODER_TOKENS)
         self._stop = np.zeros((), np.int64) if stop is None else stop
         self._batches: dict[int, Batch] = {}
-        self._step_s = math.inf  # of the last step; one that is alone next time may make several at once
+        self._step_s = math.inf  # of the last step; few sentences may make several at once next time
 
     @property
     def rows(self) -> int:
@@ -106,7 +106,7 @@ class Engine:
         """Start waiting sentences, decode one target position of every sentence, and let the ended ones go.
 
         What starts while nothing was decoded is decoded from the next step on: whoever came while the encoder
-        ran starts then, too, and a sentence that is still alone may make all its steps in a burst.
+        ran starts then, too, and few sentences may make all their steps in a burst.
 
         Args:
             bursts: see `decode`.

@@ -192,31 +192,35 @@ class GreedySearch:
         ended = np.flatnonzero((tokens == self._eos_id) | (steps >= self._max_length[:count]))
         return Advance(tokens, ended.tolist(), broken, NO_ROWS, NO_ROWS)
 
-    def leeway(self) -> tuple[int, int]:
-        """Tell what a sentence that is alone can do without this search.
-
-        Returns:
-            For how many steps the best token is all that it wants, and in how many of them the end token is
-            not allowed.
-        """
-        steps = int(self._steps[0])
-        endless = self._constraints.endless(0, steps)
-        if endless is None or self._scored[0] or self._sampler.draws(1):
-            return 0, 0
-        return int(self._max_length[0]) - steps - self._forced_end, endless
-
-    def follow(self, tokens: NDArray[np.int64]) -> Advance:
-        """Take over what a sentence that is alone has done without this search.
+    def leeway(self, count: int) -> tuple[int, bool]:
+        """Tell what sentences can do without this search.
 
         Args:
-            tokens: int64 [M], at most as many as `leeway` said; none but the last is the end token.
+            count: of the sentences, those in the first places.
+
+        Returns:
+            For how many steps the best token is all that they want, and whether it may be the end token.
         """
-        start, last = int(self._steps[0]), tokens[-1:]
-        end = start + len(tokens)
-        self._history[0, start:end] = tokens
-        self._steps[0] = end
-        ended = last[0] == self._eos_id or end >= self._max_length[0]
-        return Advance(last, [0] if ended else [], [], NO_ROWS, NO_ROWS)
+        steps = self._steps[:count]
+        most, may_end = self._constraints.leeway(steps)
+        if self._scored[:count].any() or self._sampler.draws(count):
+            return 0, may_end
+        return min(most, int((self._max_length[:count] - steps).min()) - self._forced_end), may_end
+
+    def follow(self, tokens: NDArray[np.int64]) -> Advance:
+        """Take over what sentences have done without this search.
+
+        Args:
+            tokens: int64 [M, N], of the sentences in the first places; at most as many steps as `leeway`
+                said, and the end token in none but the last.
+        """
+        made, count = tokens.shape
+        steps, last = self._steps[:count], tokens[-1]
+        for place, start in enumerate(steps.tolist()):
+            self._history[place, start : start + made] = tokens[:, place]
+        steps += made
+        ended = np.flatnonzero((last == self._eos_id) | (steps >= self._max_length[:count]))
+        return Advance(last, ended.tolist(), [], NO_ROWS, NO_ROWS)
 
     def result(self, place: int) -> SearchResult:
         """Give the one hypothesis of an ended sentence; see `Search.result`."""

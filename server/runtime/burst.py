@@ -1,7 +1,7 @@
-"""The graph of a burst: several greedy steps of a lone sentence in one run of ONNX Runtime.
+"""The graph of a burst: several greedy steps of a few sentences in one run of ONNX Runtime.
 
-It is loaded when a sentence is first decoded alone, mostly a golden one at the start, and then stands in for
-the decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
+It is loaded when few sentences are first decoded, mostly golden ones at the start, and then stands in for the
+decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
 only while no other worker runs. That of beam search is run by `beam_burst`.
 """
 
@@ -22,8 +22,12 @@ from .session import Array, ModelSpec, StepBuffers
 from .traffic import Traffic
 
 TOKENS = "tokens"
-INPUTS = frozenset({"steps", "stop", "end_id", "endless", "bans"})
+INPUTS = frozenset({"steps", "stop", "end_id", "bans"})
 """Its inputs but for the decoder's."""
+
+_FOR_ONE = "endless"
+"""Input int64 [] of the graphs of before 2026-11-25, which take one sentence only: how many of the steps must
+not yield the end token. Banning it does the same."""
 
 _log = logging.getLogger("dragoman.runtime")
 
@@ -78,7 +82,7 @@ class BurstGraph:
                     self._session = self._checked(self._load(self._threads))
                 except BundleError as error:
                     self._given_up = True
-                    _log.warning("sentences alone are decoded step by step: %s", error)
+                    _log.warning("few sentences are decoded step by step: %s", error)
             return self._session
 
     def _checked(self, session: ort.InferenceSession) -> ort.InferenceSession:
@@ -112,44 +116,49 @@ class OnnxBurst:
         """
         self._graph = graph
         self._run_options = run_options
-        self._steps, self._endless = np.zeros((), np.int64), np.zeros((), np.int64)
+        self._eos_id = spec.eos_id
         self._own: dict[str, Array] = {
-            "steps": self._steps,
+            "steps": np.zeros((), np.int64),
             "stop": stop,
-            "endless": self._endless,
             "end_id": np.array(spec.eos_id, np.int64),
             "bans": bans_of(spec),
+            _FOR_ONE: np.zeros((), np.int64),
         }
         # By address: whoever lets the buffers go gets their memory back.
         self._bindings: weakref.WeakKeyDictionary[StepBuffers, ort.IOBinding] = weakref.WeakKeyDictionary()
 
-    def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
+    def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
         """Make up to `steps` steps; see `BurstSession.run`."""
-        self._steps[...], self._endless[...] = steps, endless
+        self._own["steps"][...] = steps
+        self._own["bans"][self._eos_id] = 0 if may_end else -np.inf
         try:
             with self._graph.traffic.run() as alone:
                 session = self._graph.session(alone)
-                if session is None:
+                binding = None if session is None else self._binding(session, buffers)
+                if session is None or binding is None:
                     return None
-                binding = self._binding(session, buffers)
                 binding.bind_output(TOKENS, "cpu")  # anew: how many there are differs
                 session.run_with_iobinding(binding, self._run_options)
                 tokens: Array = binding.get_outputs()[0].numpy()
         except Exception as error:
             raise InferenceError(f"the decoder failed: {type(error).__name__}") from error
-        made: NDArray[np.int64] = tokens.reshape(-1)
+        made: NDArray[np.int64] = tokens[:, :, 0]
         if not 1 <= len(made) <= steps or made.min() < 0 or made.max() >= len(self._own["bans"]):
             raise InferenceError("the decoder failed: its tokens are none")
         return made
 
-    def _binding(self, session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
-        """Bind the arrays of a sentence, unless they are bound already."""
+    def _binding(self, session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding | None:
+        """Bind the arrays of some sentences, unless they are bound already; None if they are too many."""
         if buffers not in self._bindings:
+            taken = {node.name for node in session.get_inputs()}
+            if _FOR_ONE in taken and len(buffers.inputs["input_ids"]) > 1:
+                return None
             wanted = {node.name for node in session.get_outputs()}
+            own = {name: array for name, array in self._own.items() if name in taken}
             caches = {name: array for name, array in buffers.outputs.items() if name in wanted}
             binding = session.io_binding()
             binding.bind_output(TOKENS, "cpu")  # the first of the outputs
-            self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
+            self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **own}, caches, binding)
         return self._bindings[buffers]
 
 

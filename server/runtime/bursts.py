@@ -58,7 +58,7 @@ class Bursts:
     def greedy(
         self, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
     ) -> OnnxBurst | None:
-        """Give what makes several steps of a lone sentence; see `Runtime.burst`."""
+        """Give what makes several greedy steps of a few sentences; see `Runtime.burst`."""
         if self._greedy is None:
             return None
         return OnnxBurst(self._greedy, run_options, stop, spec)

@@ -236,7 +236,7 @@ class ModelRuntime:
         return OnnxDecoder(graph, self._run_options)
 
     def burst(self, stop: NDArray[np.int64]) -> OnnxBurst | None:
-        """Give what makes several steps of a lone sentence; see `Runtime.burst`."""
+        """Give what makes several greedy steps of a few sentences; see `Runtime.burst`."""
         if self._bursts is None:
             return None
         return self._bursts.greedy(self._spec, self._run_options, stop)

@@ -117,20 +117,20 @@ class DecoderSession(Protocol):
 
 
 class BurstSession(Protocol):
-    """Runs the decoder for several target positions of one sentence. Owned by one worker thread."""
+    """Runs the decoder for several target positions of a few sentences. Owned by one worker thread."""
 
-    def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
-        """Take the best token so often, up to the end token: the same tokens and caches as single steps.
+    def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
+        """Take the best tokens so often, up to the first end token: the tokens and caches of single steps.
 
         Running it again with the same inputs writes the same values, and so does `DecoderSession.step`.
 
         Args:
-            buffers: of one sentence and beam width 1; `logits` are not written.
+            buffers: of N sentences and beam width 1; `logits` are not written.
             steps: how often at most, at least 1.
-            endless: how many of the steps must not yield the end token.
+            may_end: whether the end token may be taken.
 
         Returns:
-            int64 [M], the tokens of the M steps that were made; None if it is better not done now.
+            int64 [M, N], the tokens of the M steps that were made; None if it is better not done now.
 
         Raises:
             InferenceError: the run failed; the session stays usable.
@@ -252,14 +252,14 @@ class Runtime(Protocol):
         """
 
     def burst(self, stop: NDArray[np.int64]) -> BurstSession | None:
-        """Give what makes several steps of a lone sentence, for one worker, if there is such a thing.
+        """Give what makes several greedy steps of a few sentences, for one worker, if there is such a thing.
 
         Args:
             stop: int64 [], which another thread may set: other than 0 it ends a run after the next step.
         """
 
     def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> BeamBurstSession | None:
-        """Give what makes several steps of a few sentences of this beam width, as `burst` does for one."""
+        """Give what makes several steps of a few sentences of this beam width, as `burst` does of 1."""
 
     def ranker(self, best: int) -> "Ranker | None":
         """Give what finds the `best` best columns of scores in numpy arrays, for one worker.

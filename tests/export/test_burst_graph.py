@@ -13,6 +13,7 @@ from export.assemble import burst_file, decoder_file
 from export.beam_burst_graph import beam_burst_graph, block_size
 from export.bundle import load_manifest, verify_bundle
 from export.burst_graph import WIDE, burst_graph, with_wide_products_apart
+from export.loop_graph import Nodes, with_bans
 from export.quantize import ActivationRange, quantize_graph
 from export.runner import GraphRunner, open_session
 from export.verify import is_same_in_bursts
@@ -48,6 +49,49 @@ def test_narrow_products_stay_as_they_are() -> None:
     assert before == []
     assert made == list(whole.graph.node)
     assert {tensor.name for tensor in kept} == {tensor.name for tensor in whole.graph.initializer}
+
+
+def body_of(graph: onnx.ModelProto) -> onnx.GraphProto:
+    (loop,) = (node for node in graph.graph.node if node.op_type == "Loop")
+    return next(attribute.g for attribute in loop.attribute if attribute.name == "body")
+
+
+@pytest.mark.parametrize(
+    ("last", "maker"),
+    [
+        ([("MatMul", ["x", "w"], "logits")], "logits"),
+        ([("MatMul", ["x", "w"], "m"), ("Add", ["m", "b"], "logits")], "logits"),
+        ([("MatMul", ["x", "wide"], "logits")], "logits_sums"),
+        ([("MatMul", ["x", "wide"], "m"), ("Add", ["m", "wide_b"], "logits")], "logits"),
+        ([("MatMul", ["x", "w"], "m"), ("Neg", ["m"], "logits")], "logits"),
+    ],
+)
+def test_banned_words_have_minus_infinity_and_the_others_their_bits(
+    last: list[tuple[str, list[str], str]], maker: str
+) -> None:
+    """Whatever computes the scores, and without a pass over them unless nothing else helps."""
+    known = {"w": weights(64, 40), "b": weights(40), "wide": weights(64, WIDE), "wide_b": weights(WIDE)}
+    used = {name for _, inputs, _ in last for name in inputs}
+    constants = {name: value for name, value in known.items() if name in used}
+    columns = WIDE if "wide" in used else 40
+    nodes = [helper.make_node(operator, inputs, [output]) for operator, inputs, output in last]
+    made = graph(nodes, constants, ("logits",), columns=64)
+    whole = quantize_graph(made, [ActivationRange(-2.5, 3.0)], 7)
+    before, apart, kept = with_wide_products_apart(whole.graph)
+    around = Nodes(kept)
+    around.nodes = before
+    each = with_bans(apart, around)
+    (node,) = (node for node in each if maker in node.output)
+    assert {"bans", "bias_with_bans"} & {*node.input}
+    assert len(each) - len(apart) == (last[-1][0] == "Neg")
+    bans = np.where(np.arange(columns) % 7 == 3, -np.inf, 0).astype(np.float32)
+    changed = onnx.ModelProto()
+    changed.CopyFrom(whole)
+    del changed.graph.node[:], changed.graph.initializer[:]
+    changed.graph.node.extend([*around.nodes, *each])
+    changed.graph.initializer.extend([*around.weights, numpy_helper.from_array(bans, "bans")])
+    x = weights(5, 64)
+    np.testing.assert_array_equal(run(whole, x)[0] + bans, run(changed, x)[0])
 
 
 def runner(bundle: Path) -> GraphRunner:
@@ -92,6 +136,16 @@ def test_another_models_graph_is_found_out(tiny_bundle_int8: Path, tmp_path: Pat
     assert not is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
 
 
+def test_a_graph_that_is_right_for_one_sentence_only_is_found_out(tiny_bundle_int8: Path) -> None:
+    graph = burst_graph(onnx.load(tiny_bundle_int8 / "decoder.onnx"))
+    (some_end,) = (node for node in body_of(graph).node if "some_end" in node.output)
+    assert some_end.op_type == "ReduceMax"
+    some_end.op_type = "ReduceMin"  # it goes on until all have ended
+    burst, chosen = open_session(graph.SerializeToString()), sources(tiny_bundle_int8)
+    assert is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen[:1], [20])
+    assert not is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
+
+
 def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,9 +175,7 @@ def test_an_int8_bundle_has_one_for_each_beam_width(tiny_bundle_int8: Path) -> N
 def test_what_is_banned_is_part_of_the_bias_of_the_product(tiny_bundle_int8: Path) -> None:
     """A sum over all scores would cost as much as a third of the ranking."""
     stored = onnx.load(tiny_bundle_int8 / burst_file(2), load_external_data=False)
-    (loop,) = (node for node in stored.graph.node if node.op_type == "Loop")
-    (body,) = (attribute.g for attribute in loop.attribute if attribute.name == "body")
-    (product,) = (node for node in body.node if "logits" in node.output)
+    (product,) = (node for node in body_of(stored).node if "logits" in node.output)
     assert product.op_type == "MatMulIntegerToFloat"
     assert product.input[6] in ("bans", "bias_with_bans")
 
@@ -139,8 +191,7 @@ def test_beams_are_the_same_in_bursts(tiny_bundle_int8: Path, width: int) -> Non
 def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8: Path, what: str) -> None:
     decoder = onnx.load(tiny_bundle_int8 / decoder_file(2))
     graph = beam_burst_graph(decoder, 2)
-    (loop,) = (node for node in graph.graph.node if node.op_type == "Loop")
-    body = next(attribute.g for attribute in loop.attribute if attribute.name == "body")
+    body = body_of(graph)
     if what == "weights":
         for tensor in graph.graph.initializer:
             if tensor.data_type == TensorProto.INT8 and tensor.dims[-1] > 16:

@@ -139,7 +139,7 @@ class FakeDecoder:
 
 
 class FakeBurst:
-    """Steps a `FakeDecoder` and takes the best token itself."""
+    """Steps a `FakeDecoder` and takes the best tokens itself."""
 
     def __init__(self, decoder: FakeDecoder, stop: NDArray[np.int64]) -> None:
         self.decoder = decoder
@@ -148,21 +148,22 @@ class FakeBurst:
         self.made: list[int] = []
         self.refuses = False
 
-    def run(self, buffers: StepBuffers, steps: int, endless: int) -> NDArray[np.int64] | None:
-        self.asked.append((steps, endless))
+    def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
+        count = len(buffers.inputs["input_ids"])
+        self.asked.append((count, steps))
         if self.refuses:
             return None
         own = ("input_ids", "positions", "self_lengths", "self_total")
         moving = {name: buffers.inputs[name].copy() for name in own}
-        logits = np.zeros((1, VOCABULARY), np.float32)
+        logits = np.zeros((count, VOCABULARY), np.float32)
         each = StepBuffers({**buffers.inputs, **moving}, {**buffers.outputs, "logits": logits})
-        tokens: list[int] = []
-        while len(tokens) < steps and EOS not in tokens:
+        tokens: list[NDArray[np.int64]] = []
+        while len(tokens) < steps and not any(EOS in step for step in tokens):
             self.decoder.step(each)
-            if len(tokens) < endless:
-                logits[0, EOS] = -np.inf
-            tokens.append(int(logits[0].argmax()))
-            moving["input_ids"][:] = tokens[-1]
+            if not may_end:
+                logits[:, EOS] = -np.inf
+            tokens.append(logits.argmax(axis=1))
+            moving["input_ids"][:, 0] = tokens[-1]
             for name in own[1:]:
                 moving[name] += 1
             if self.stop:

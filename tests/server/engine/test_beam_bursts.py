@@ -94,7 +94,7 @@ def test_sentences_of_which_some_must_not_end_yet_make_single_steps() -> None:
 
 def test_many_rows_make_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     row_bytes = 2 * 2 * 2 * 3 * 4  # keys and values, layers, heads, their size, float32
-    monkeypatch.setattr(batch, "BURST_BYTES", 12 * row_bytes)
+    monkeypatch.setattr(batch, "BEAM_BURST_BYTES", 12 * row_bytes)
     few = Few(
         FakeRuntime(recite), [tuple(range(7, 7 + n)) for n in (5, 9, 13, 17)], DecodingOptions(beam_size=4)
     )

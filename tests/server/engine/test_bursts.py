@@ -1,4 +1,4 @@
-"""A sentence that is alone goes several steps at once, and nobody can tell but by the clock."""
+"""A few sentences go several steps at once, and nobody can tell but by the clock."""
 
 import dataclasses
 from concurrent.futures import Future
@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from server.engine import batch
+from server.engine.arena import FIRST_CAPACITY
 from server.engine.engine import BURST_S, Engine, Outcome
 from server.engine.sequence import DecodingOptions, EngineLimits, SequenceResult
 from server.engine.worker import WorkerPool
 from server.errors import AbortedError, InferenceError
 from tests.examples import examples
 
-from .fakes import EOS, Clock, FakeBurst, FakeRuntime, babble, from_line, line, ramble, recite, sentence
+from .fakes import Clock, FakeBurst, FakeRuntime, babble, from_line, line, ramble, recite, sentence
 from .test_engine import Spy
 
 
@@ -79,8 +81,7 @@ def test_who_comes_while_the_first_is_encoded_starts_before_anything_is_decoded(
     lone.engine.step()
     lone.line.add([sentence((7, 8, 9), request="b")])
     lone.engine.step(bursts=True)
-    assert lone.runtime.decoders[0].rows[-1] == 2
-    assert len(lone.burst.asked) == 1  # of the first sentence
+    assert [count for count, _ in lone.burst.asked] == [1, 2]
 
 
 def test_caches_grow_when_they_must_and_not_before() -> None:
@@ -100,7 +101,7 @@ def test_steps_are_as_many_as_fit_into_the_time() -> None:
         decoder.before = take_time
     lone.engine.decode()  # how long a step takes is known from the last one
     assert len(lone.tokens()) == 30
-    assert {steps for steps, _ in lone.burst.asked} == {4}
+    assert {steps for _, steps in lone.burst.asked} == {4}
     assert set(lone.burst.made) == {4}
 
 
@@ -152,17 +153,52 @@ def test_an_end_that_is_forced_is_left_to_a_single_step() -> None:
     assert lone.burst.made == [10]
 
 
-def test_two_sentences_make_single_steps() -> None:
-    runtime = FakeRuntime(recite)
-    lone = Lone(runtime)
-    lone.line.add([sentence((8, 9), request="another")])
+def test_a_run_of_several_sentences_ends_with_the_first_that_ends() -> None:
+    lone = Lone(FakeRuntime(recite))
+    lone.line.add([sentence((8, 9, 10), request="another")])
+    lone.engine.step()
+    (outcome,) = lone.engine.decode(bursts=True)
+    assert outcome.sequence.request_id == "another"
+    assert lone.tokens() == tuple(range(7, 27))
+    assert lone.burst.made == [3, 16]
+    assert [count for count, _ in lone.burst.asked] == [2, 1]
+
+
+def test_the_longest_length_of_one_of_them_ends_it_too() -> None:
+    lone = Lone(FakeRuntime(ramble), DecodingOptions(max_decoding_length=30))
+    lone.line.add([sentence([8], DecodingOptions(max_decoding_length=9), request="another")])
+    lone.engine.step()
+    (outcome,) = lone.engine.decode(bursts=True)
+    assert outcome.sequence.request_id == "another"
+    assert len(lone.tokens()) == 30
+    assert lone.burst.made == [8, 20]
+
+
+def test_of_sentences_that_may_end_and_that_may_not_none_is_made_to_wait() -> None:
+    lone = Lone(FakeRuntime(ramble), DecodingOptions(min_decoding_length=20, max_decoding_length=30))
+    lone.line.add([sentence([8], DecodingOptions(max_decoding_length=30), request="another")])
     lone.engine.step()
     assert lone.engine.rows == 2
     lone.engine.decode(bursts=True)
     assert lone.burst.asked == []
-    assert lone.engine.decode(bursts=True) != []  # (8, 9) has ended
-    assert lone.tokens() == tuple(range(7, 27))
-    assert lone.burst.asked != []
+
+
+@pytest.mark.parametrize(("sentences", "together"), [(4, True), (5, False)])
+def test_where_caches_and_scores_are_large_steps_are_single_ones(
+    monkeypatch: pytest.MonkeyPatch, sentences: int, together: bool
+) -> None:
+    runtime = FakeRuntime(ramble)
+    spec, positions = runtime.spec, 2 * FIRST_CAPACITY
+    position = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size * spec.cache_dtype.itemsize
+    monkeypatch.setattr(batch, "BURST_BYTES", 4 * (positions * position + 4 * spec.vocabulary_size))
+    lone = Lone(runtime, DecodingOptions(max_decoding_length=20))
+    lone.line.add(
+        [sentence([9], DecodingOptions(max_decoding_length=20), f"{n}") for n in range(sentences - 1)]
+    )
+    lone.engine.step()
+    assert lone.engine.rows == sentences
+    lone.engine.decode(bursts=True)
+    assert [count for count, _ in lone.burst.asked] == ([sentences] if together else [])
 
 
 def test_a_runtime_may_refuse() -> None:
@@ -181,36 +217,52 @@ def test_a_run_that_fails_is_tried_step_by_step_and_the_sentence_fails_once() ->
     assert lone.engine.rows == 0
 
 
-@settings(max_examples=examples(60))
-@given(
-    source=st.lists(st.integers(5, 30), min_size=1, max_size=12),
-    shortest=st.integers(0, 12),
-    longest=st.integers(12, 40),
-    stops=st.lists(st.booleans(), max_size=20),
+OPTIONS = st.builds(
+    DecodingOptions,
+    min_decoding_length=st.sampled_from((0, 0, 0, 3, 12)),
+    max_decoding_length=st.integers(12, 40),
+    target_prefix=st.sampled_from(((), (), (7, 8))),
+    return_scores=st.sampled_from((False, False, False, True)),
 )
-def test_any_sentence_has_the_tokens_and_the_end_of_single_steps(
-    source: list[int], shortest: int, longest: int, stops: list[bool]
+
+
+@settings(max_examples=examples(100))
+@given(
+    sentences=st.lists(
+        st.tuples(st.lists(st.integers(5, 30), min_size=1, max_size=12), OPTIONS, st.integers(0, 6)),
+        min_size=1,
+        max_size=6,
+    ),
+    stops=st.lists(st.booleans(), max_size=20),
+    forced_end=st.booleans(),
+)
+def test_sentences_have_the_tokens_and_the_ends_of_single_steps(
+    sentences: list[tuple[list[int], DecodingOptions, int]], stops: list[bool], forced_end: bool
 ) -> None:
-    options = DecodingOptions(min_decoding_length=shortest, max_decoding_length=longest)
+    """However many there are, whenever they come, and whenever somebody ends a run."""
     results = []
     for bursts in (False, True):
         runtime = FakeRuntime(babble)
+        runtime.spec = dataclasses.replace(runtime.spec, forced_end=forced_end)
         runtime.has_bursts = bursts
-        stop, observer, clock = np.zeros((), np.int64), Spy(), Clock()
-        waiting = line(sentence(source, options))
-        engine = Engine(
-            runtime, EngineLimits(max_rows=4), from_line(waiting, clock), observer, clock, stop=stop
-        )
-        outcomes = engine.step()
-        wanted = iter(stops)
-        while not outcomes:
+        stop, clock = np.zeros((), np.int64), Clock()
+        waiting = line()
+        take = from_line(waiting, clock)
+        engine = Engine(runtime, EngineLimits(max_rows=4), take, Spy(), clock, stop=stop)
+        found: dict[str, tuple[object, ...]] = {}
+        wanted, rounds = iter(stops), 0
+        while len(found) < len(sentences):
+            for number, (source, options, when) in enumerate(sentences):
+                if when == rounds:
+                    waiting.add([sentence(source, options, f"{number}")])
+            rounds += 1
+            outcomes = engine.step()
             stop[...] = next(wanted, False)
-            outcomes = engine.decode(bursts=True)
-        result = outcomes[0].result
-        assert isinstance(result, SequenceResult)
-        results.append((result.hypotheses, result.finish_reason, len(observer.steps)))
+            for outcome in outcomes + engine.decode(bursts=True):
+                assert isinstance(outcome.result, SequenceResult)
+                found[outcome.sequence.request_id] = outcome.result.hypotheses, outcome.result.finish_reason
+        results.append(found)
     assert results[0] == results[1]
-    assert EOS not in results[1][0][0].tokens
 
 
 def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
