@@ -18,7 +18,6 @@ STEPS, STOP, END, BANS = "steps", "stop", "end_id", "bans"
 VECTORS = ("input_ids", "positions", "self_lengths", "self_total")
 """Inputs of a decoder that differ from step to step, beside its self-attention caches."""
 
-
 UNIT = "unit_scale"
 """Weight 1, float32 [], of products whose scales are multiplied behind them."""
 
