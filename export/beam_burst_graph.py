@@ -32,9 +32,13 @@ from export.loop_graph import (
     Nodes,
     block_size,
     described,
+    go_on_unless_stopped,
     never_changing,
+    next_position,
     renamed_nodes,
+    self_caches,
     value,
+    vocabulary_size,
     with_bans,
 )
 from export.runner import updated_cache
@@ -70,9 +74,8 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
         A graph for any number of sentences, with the decoder's weights.
     """
     inputs = {entry.name: entry for entry in decoder.graph.input}
-    caches = [name for name in inputs if name.startswith(("self_key_", "self_value_"))]
-    vocabulary = next(entry for entry in decoder.graph.output if entry.name == "logits")
-    columns = vocabulary.type.tensor_type.shape.dim[-1].dim_value
+    caches = self_caches(decoder.graph)
+    columns = vocabulary_size(decoder.graph)
     around = Nodes(list(decoder.graph.initializer))
     nodes = Nodes(around.weights)
     for name in caches:
@@ -194,12 +197,9 @@ def _go_on(nodes: Nodes, width: int) -> None:
     nodes.add("Sub", ["room_now", "ended"], ["room_after"])
     nodes.add("ReduceMin", ["room_after"], ["least_room"], keepdims=0)
     nodes.add("Greater", ["least_room", nodes.number(0)], ["unfinished"])
-    nodes.add("Equal", [STOP, nodes.number(0)], ["undisturbed"])
-    nodes.add("And", ["unfinished", "undisturbed"], ["goes_on"])
+    go_on_unless_stopped(nodes)
     nodes.add("ReduceSum", ["gains", nodes.ints(1)], ["sums_now"], keepdims=0)
-    nodes.add("Add", ["positions_now", nodes.number(1)], ["positions_after"])
-    for name in ("self_lengths", "self_total"):
-        nodes.add("Add", [f"{name}_now", nodes.weight(np.int32(1))], [f"{name}_after"])
+    next_position(nodes)
 
 
 def _state(inputs: Mapping[str, onnx.ValueInfoProto], when: str) -> list[onnx.ValueInfoProto]:

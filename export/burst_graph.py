@@ -32,9 +32,13 @@ from export.loop_graph import (
     Nodes,
     block_size,
     described,
+    go_on_unless_stopped,
     never_changing,
+    next_position,
     renamed_nodes,
+    self_caches,
     value,
+    vocabulary_size,
     with_bans,
 )
 from export.products import BIAS, INTEGER_PRODUCT, ROW_SCALE, ROW_ZERO_POINT, ROWS, SCALE, WEIGHT
@@ -63,7 +67,7 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
         A graph for any number of sentences, with the decoder's weights.
     """
     inputs = {entry.name: entry for entry in decoder.graph.input}
-    caches = [name for name in inputs if name.startswith(("self_key_", "self_value_"))]
+    caches = self_caches(decoder.graph)
     state = [*VECTORS, *caches]
     before, nodes, weights = with_wide_products_apart(decoder.graph)
     around = Nodes(weights)
@@ -75,8 +79,7 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     fixed, each.nodes = never_changing(renamed_nodes(nodes, names), {*inside.values()})
     around.nodes = before + fixed
     each.nodes = with_bans(each.nodes, around)
-    vocabulary = next(entry for entry in decoder.graph.output if entry.name == "logits")
-    columns = vocabulary.type.tensor_type.shape.dim[-1].dim_value
+    columns = vocabulary_size(decoder.graph)
     _take_best(each, columns)
     _go_on(each)
     body = helper.make_graph(
@@ -139,11 +142,8 @@ def _go_on(nodes: Nodes) -> None:
     nodes.add("Cast", ["ends"], ["ends_int32"], to=TensorProto.INT32)
     nodes.add("ReduceMax", ["ends_int32"], ["some_end"], keepdims=0)
     nodes.add("Equal", ["some_end", nodes.weight(np.int32(0))], ["unfinished"])
-    nodes.add("Equal", [STOP, nodes.number(0)], ["undisturbed"])
-    nodes.add("And", ["unfinished", "undisturbed"], ["goes_on"])
-    nodes.add("Add", ["positions_now", nodes.number(1)], ["positions_after"])
-    for name in ("self_lengths", "self_total"):
-        nodes.add("Add", [f"{name}_now", nodes.weight(np.int32(1))], [f"{name}_after"])
+    go_on_unless_stopped(nodes)
+    next_position(nodes)
 
 
 def with_wide_products_apart(

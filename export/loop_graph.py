@@ -52,6 +52,30 @@ class Nodes:
         return self.weight(np.int64(value))
 
 
+def self_caches(decoder: onnx.GraphProto) -> list[str]:
+    """Give the names of a decoder's self-attention caches, which go from step to step."""
+    return [entry.name for entry in decoder.input if entry.name.startswith(("self_key_", "self_value_"))]
+
+
+def vocabulary_size(decoder: onnx.GraphProto) -> int:
+    """Give the columns of a decoder's scores."""
+    logits = next(entry for entry in decoder.output if entry.name == "logits")
+    return int(logits.type.tensor_type.shape.dim[-1].dim_value)
+
+
+def go_on_unless_stopped(nodes: Nodes) -> None:
+    """Let there be another step, ``goes_on``, if ``unfinished`` says so and nobody wants to stop."""
+    nodes.add("Equal", [STOP, nodes.number(0)], ["undisturbed"])
+    nodes.add("And", ["unfinished", "undisturbed"], ["goes_on"])
+
+
+def next_position(nodes: Nodes) -> None:
+    """Count the position that a step has written."""
+    nodes.add("Add", ["positions_now", nodes.number(1)], ["positions_after"])
+    for name in ("self_lengths", "self_total"):
+        nodes.add("Add", [f"{name}_now", nodes.weight(np.int32(1))], [f"{name}_after"])
+
+
 def never_changing(
     nodes: list[onnx.NodeProto], changing: set[str]
 ) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
