@@ -5,7 +5,6 @@ import json
 import random
 import re
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -94,11 +93,9 @@ def drawn(draw: random.Random) -> tuple[list[bytes], bytes]:
 
 
 def answers_to(server: RunningServer, draw: random.Random, stream: bytes) -> bytes | None:
-    """Send a stream in parts and give all that comes back; None when the connection was reset, or when this
-    process, beside other tests, was so slow to send that the server may have given up."""
+    """Send a stream in parts and give all that comes back; None when the connection was reset."""
     received = b""
     with server.connect(20.0) as connection:
-        by_s = time.monotonic() + HEADER_TIMEOUT_S / 2
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             rest, most = stream + LAST, draw.choice((30, 300, 3000, 1_000_000))
@@ -106,12 +103,11 @@ def answers_to(server: RunningServer, draw: random.Random, stream: bytes) -> byt
                 size = draw.randint(1, most)
                 connection.sendall(rest[:size])
                 rest = rest[size:]
-            is_late = time.monotonic() > by_s
             while block := connection.recv(65536):
                 received += block
         except ConnectionError:
             return None
-    return None if is_late else received
+    return received
 
 
 def parsed(received: bytes) -> list[tuple[int, dict[str, str], bytes]]:
@@ -171,7 +167,6 @@ def send_all(server: RunningServer, seeds: range) -> Counter[int]:
     with ThreadPoolExecutor(16) as pool:
         statuses = sum(pool.map(lambda seed: check(server, expected, seed), seeds), Counter())
     print(dict(statuses))
-    assert statuses[0] <= len(seeds) / 20  # of the others, all answers were looked at; 1 of 30,000, alone
     metrics = server.metrics()
     assert metrics["dragoman_queue_sentences"] == 0
     assert metrics["dragoman_http_requests_in_flight"] == 1
