@@ -5,6 +5,7 @@ import json
 import random
 import re
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,8 +94,11 @@ def drawn(draw: random.Random) -> tuple[list[bytes], bytes]:
 
 
 def answers_to(server: RunningServer, draw: random.Random, stream: bytes) -> bytes | None:
-    """Send a stream in parts and give all that comes back; None when the connection was reset."""
+    """Send a stream in parts and give all that comes back; None when the connection was reset, or when this
+    process was so slow to send that the server, who waits from the handshake on, may have given up."""
     received = b""
+    # From before the handshake: beside other tests a thread took up to 0.5 s to come back from connecting.
+    in_time_s = time.monotonic() + HEADER_TIMEOUT_S / 2
     with server.connect(20.0) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -103,11 +107,12 @@ def answers_to(server: RunningServer, draw: random.Random, stream: bytes) -> byt
                 size = draw.randint(1, most)
                 connection.sendall(rest[:size])
                 rest = rest[size:]
+            is_late = time.monotonic() > in_time_s
             while block := connection.recv(65536):
                 received += block
         except ConnectionError:
             return None
-    return received
+    return None if is_late else received
 
 
 def parsed(received: bytes) -> list[tuple[int, dict[str, str], bytes]]:
@@ -159,7 +164,7 @@ def send_all(server: RunningServer, seeds: range) -> Counter[int]:
     expected = {}
     for request in REQUESTS:
         received = answers_to(server, random.Random(0), request)
-        assert received is not None
+        assert received is not None, "the machine is too busy for this test's time limits"
         (status, _, body), last = parsed(received)
         assert last[0] == 200
         expected[request] = status, lasting(body)
@@ -167,6 +172,7 @@ def send_all(server: RunningServer, seeds: range) -> Counter[int]:
     with ThreadPoolExecutor(16) as pool:
         statuses = sum(pool.map(lambda seed: check(server, expected, seed), seeds), Counter())
     print(dict(statuses))
+    assert statuses[0] <= len(seeds) / 4  # of the others, all answers were looked at; alone, 8 of 30,000
     metrics = server.metrics()
     assert metrics["dragoman_queue_sentences"] == 0
     assert metrics["dragoman_http_requests_in_flight"] == 1
