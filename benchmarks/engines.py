@@ -84,7 +84,7 @@ class Engine(ABC):
 
 
 class Dragoman(Engine):
-    """The bundle through the worker pool, loaded as the server loads it.
+    """The bundle through the worker pool, as `dragoman translate` has it.
 
     Settings: those of `server.settings.Settings`, as ``max_rows`` and ``workers``. Of a call:
     ``min_decoding_length``, if it is not the forced length.
@@ -96,10 +96,12 @@ class Dragoman(Engine):
 
     def load(self, settings: dict[str, Any]) -> None:
         """Verify and load the bundle, start the workers."""
+        from server.allocator import keep_large_blocks
         from server.engine.sequence import NullObserver
         from server.service.loading import load_model
         from server.settings import Settings
 
+        keep_large_blocks()
         served = load_model(Settings(bundle=self.model.bundle, **settings), NullObserver())
         self._engine, manifest = served.engine, served.manifest
         first = manifest.directions[0]

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from tqdm import tqdm
 
 from export.bundle import BundleError
-from server.allocator import return_large_blocks
+from server.allocator import keep_large_blocks, return_large_blocks
 from server.api.admin import AdminPages, admin_application
 from server.api.http_server import listen, make_server
 from server.app import Application, create_app
@@ -133,6 +133,7 @@ def translate(
     settings = read_settings(flags)
     if settings is None:
         return EXIT_USAGE
+    keep_large_blocks()
     try:
         bundle = choose_bundle(settings.bundle, line_options.source, line_options.target)
         settings = settings.model_copy(update={"bundle": (bundle,)})

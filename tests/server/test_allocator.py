@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from server import allocator
+from server.runtime.onnx_runtime import session_options
+
 PROGRAM = """
 import numpy, psutil, server.allocator
 took = server.allocator.return_large_blocks()
@@ -54,3 +57,37 @@ def test_what_lies_free_between_small_blocks_is_given_back(repository: Path) -> 
     took, by_itself_mib, freed_mib = said_by(FREE, repository)
     assert took == "True"
     assert int(freed_mib) > int(by_itself_mib) + 30
+
+
+KEEP = """
+import resource, numpy, server.allocator
+from server.runtime.onnx_runtime import session_options
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def churn():
+    before = faults()
+    for _ in range(20): numpy.ones(1 << 20)
+    return faults() - before
+server.allocator.return_large_blocks()
+print(churn(), session_options(1).enable_cpu_mem_arena)
+print(server.allocator.keep_large_blocks())
+numpy.ones(1 << 20)
+print(churn(), session_options(1).enable_cpu_mem_arena)
+print(session_options(2, spin=True).enable_cpu_mem_arena)
+server.allocator.return_large_blocks()
+print(session_options(1).enable_cpu_mem_arena)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_who_keeps_blocks_gets_them_again_and_needs_no_arena(repository: Path) -> None:
+    given_back, arena, took, kept, beside_others, alone, arena_after = said_by(KEEP, repository)
+    assert (arena, took, beside_others, alone, arena_after) == ("True", "True", "False", "True", "True")
+    assert int(given_back) >= 20 * 4  # pages of 2 MiB at the largest
+    assert int(kept) < int(given_back) / 2
+
+
+def test_without_the_setting_sessions_have_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: object())
+    assert not allocator.keep_large_blocks()
+    assert not allocator.keeps_large_blocks()
+    assert session_options(1).enable_cpu_mem_arena
