@@ -19,8 +19,8 @@ import sys
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LARGE_BYTES = 1 << 20
-_MOST_MAPPED_FROM_BYTES = 32 << 20  # glibc takes no more
-_MOST_FREE_BYTES = 64 << 20  # at the end of a thread's heap; a run of base takes a tenth of it
+_KEPT_BYTES = 32 << 20  # up to here glibc would go by itself
+_MOST_FREE_BYTES = 2 * _KEPT_BYTES  # at the end of a thread's heap, as glibc chooses it by itself
 
 _kept = False
 
@@ -37,13 +37,13 @@ def return_large_blocks() -> bool:
 
 
 def keep_large_blocks() -> bool:
-    """Let every thread keep what it frees, up to 64 MiB; before models are loaded.
+    """Let every thread keep the blocks of up to 32 MiB that it frees; before models are loaded.
 
     Returns:
         Whether the C library took it.
     """
     global _kept
-    _kept = _set(_MOST_MAPPED_FROM_BYTES, _MOST_FREE_BYTES)
+    _kept = _set(_KEPT_BYTES, _MOST_FREE_BYTES)
     return _kept
 
 

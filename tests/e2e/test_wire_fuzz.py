@@ -95,7 +95,7 @@ def drawn(draw: random.Random) -> tuple[list[bytes], bytes]:
 
 def answers_to(server: RunningServer, draw: random.Random, stream: bytes) -> bytes | None:
     """Send a stream in parts and give all that comes back; None when the connection was reset, or when this
-    process was so slow to send that the server, who waits from the handshake on, may have given up."""
+    process was so slow to send that the server, which waits from the handshake on, may have given up."""
     received = b""
     # From before the handshake: beside other tests a thread took up to 0.5 s to come back from connecting.
     in_time_s = time.monotonic() + HEADER_TIMEOUT_S / 2
