@@ -85,9 +85,7 @@ class Engine:
         self._schedule = schedule
         self._observer = observer
         self._clock = clock
-        self._encoder_tokens = limits.max_batch_tokens
-        if runtime.device is None:
-            self._encoder_tokens = min(self._encoder_tokens, ENCODER_TOKENS)
+        self._encoder_tokens = encoder_tokens(runtime, limits)
         self._stop = np.zeros((), np.int64) if stop is None else stop
         self._batches: dict[int, Batch] = {}
         self._step_s = math.inf  # of the last step; few sentences may make several at once next time
@@ -248,6 +246,12 @@ class Engine:
             decode_s=now_s - sequence.decoding_since_s,
         )
         return Outcome(sequence, result)
+
+
+def encoder_tokens(runtime: Runtime, limits: EngineLimits) -> int:
+    """Positions of one encoder run, padding included."""
+    most = limits.max_batch_tokens
+    return min(most, ENCODER_TOKENS) if runtime.device is None else most
 
 
 def end_of_unwanted(sequence: Sequence) -> DragomanError:

@@ -216,8 +216,8 @@ class EngineLimits:
         max_queue_sentences: sentences that may wait, over all workers.
         max_queue_tokens: source tokens that may wait, over all workers.
         max_batch_tokens: source tokens started in one step, and encoder positions of one run, padding
-            included; bounds how long new sentences hold up those that are decoding. Runs gain nothing beyond
-            some 128 positions.
+            included; bounds how long new sentences hold up those that are decoding. Runs gain little beyond
+            128 positions and nothing beyond 256.
         max_source_tokens: tokens of one source sentence, prefix and suffix included.
         max_target_tokens: upper bound of `max_decoding_length`; a larger one is lowered to it.
         max_cache_bytes: what the key/value caches of all workers, and what shortlists have beside them, may

@@ -20,7 +20,7 @@ from server.errors import DrainingError
 from server.runtime.session import Runtime
 
 from .cache_budget import CacheBudget
-from .engine import Engine, end_of_unwanted
+from .engine import Engine, encoder_tokens, end_of_unwanted
 from .lanes import Lanes
 from .pool import Pool
 from .scheduler import LANES, STARTS_FIRST, Lane, Load
@@ -126,6 +126,7 @@ class WorkerPool(Pool):
 
     def _lanes_of(self, worker: int, runtime: Runtime, shortlist: Shortlist | None) -> Lanes:
         """Make a worker's engines and give them access to the line."""
+        run_tokens = encoder_tokens(runtime, self._limits)
 
         def schedule(lane: Lane, free_rows: int) -> list[Sequence]:
             now_s = self._clock()
@@ -137,7 +138,7 @@ class WorkerPool(Pool):
                     worker, lane, self._scheduler.rows[lane], everyone=self._scheduler.lacks_memory
                 )
                 reserve = functools.partial(self._budget.reserve, worker, lane)
-                admitted = self._scheduler.admit(now_s, Load(free_rows, share, lane, reserve))
+                admitted = self._scheduler.admit(now_s, Load(free_rows, share, lane, run_tokens, reserve))
                 self._shares.note(worker, lane, busy + sum(sequence.beam_size for sequence in admitted))
                 if self._scheduler.sentences:
                     self._tell()  # it may be another's turn now

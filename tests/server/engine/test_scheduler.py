@@ -53,12 +53,14 @@ def test_a_request_of_many_tokens_is_a_document() -> None:
 def test_documents_start_in_small_portions_while_there_are_short_requests() -> None:
     scheduler = Scheduler(EngineLimits(max_queue_tokens=10**6))
     scheduler.add(request("document", 200, 20, at_s=0.0))
-    alone = scheduler.admit(0.0, Load(32, lane="long"))
-    assert len(alone) == 32
-    scheduler.add(request("short", 1, 5, at_s=1.0))
-    guarded = scheduler.admit(1.0 + GUARDED_FOR_S / 2, Load(32, lane="long"))
+    of_one_run = Load(32, lane="long", run_tokens=256)
+    assert len(scheduler.admit(0.0, Load(32, lane="long"))) == 32
+    assert len(scheduler.admit(0.0, of_one_run)) == 256 // 20
+    scheduler.add(request("short", 30, 5, at_s=1.0))
+    guarded = scheduler.admit(1.0 + GUARDED_FOR_S / 2, of_one_run)
     assert len(guarded) == GUARDED_TOKENS // 20
-    assert len(scheduler.admit(1.0 + GUARDED_FOR_S, Load(32, lane="long"))) == 32
+    assert len(scheduler.admit(1.0 + GUARDED_FOR_S, of_one_run)) == 256 // 20
+    assert len(scheduler.admit(1.0, Load(30, run_tokens=20))) == 30, "short ones are all started"
 
 
 def test_who_lacks_memory_is_not_overtaken_in_either_lane() -> None:
