@@ -109,7 +109,12 @@ class Arena:
     @property
     def free_positions(self) -> int:
         """Positions that every row can still be given before caches have to grow."""
-        return self.target_capacity - int(self.target_lengths[: self.count].max())
+        return self.target_capacity - self.longest_target
+
+    @property
+    def longest_target(self) -> int:
+        """Decoder steps done for the oldest sentence."""
+        return int(self.target_lengths[: self.count].max())
 
     @property
     def source_capacity(self) -> int:

@@ -92,14 +92,27 @@ def test_sentences_of_which_some_must_not_end_yet_make_single_steps() -> None:
     assert together == [5]  # as long as neither must end, the first step being a single one
 
 
-def test_many_rows_make_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    row_bytes = 2 * 2 * 2 * 3 * 4  # keys and values, layers, heads, their size, float32
-    monkeypatch.setattr(batch, "BEAM_BURST_BYTES", 12 * row_bytes)
-    few = Few(
-        FakeRuntime(recite), [tuple(range(7, 7 + n)) for n in (5, 9, 13, 17)], DecodingOptions(beam_size=4)
-    )
+ROW_BYTES = 2 * 2 * 2 * 3 * 4
+"""Of one position of one row: keys and values, layers, heads, their size, float32."""
+
+
+@pytest.mark.parametrize(("positions", "most"), [(2, 1), (20, 4)])
+def test_many_rows_make_single_steps(monkeypatch: pytest.MonkeyPatch, positions: int, most: int) -> None:
+    monkeypatch.setattr(batch, "BEAM_BURST_BYTES", 16 * ROW_BYTES * positions)
+    sources = [tuple(range(7, 7 + n)) for n in (2, 2, 2, 4)]
+    few = Few(FakeRuntime(recite), sources, DecodingOptions(beam_size=4, length_penalty=0))
     few.results()
-    assert {count for count, _ in few.asked} == {1, 2, 3}
+    assert max(count for count, _ in few.asked) == most
+
+
+def test_long_targets_make_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "BEAM_BURST_BYTES", 4 * ROW_BYTES * 12)
+    few = Few(FakeRuntime(recite), [tuple(range(7, 27))], DecodingOptions(beam_size=4, length_penalty=0))
+    few.engine.decode()
+    few.results()
+    (burst,) = few.runtime.beam_bursts
+    assert burst.made == [11], "up to 12 positions, the first one with a single step"
+    assert len(few.observer.steps) == 21
 
 
 def test_two_widths_at_a_time_make_single_steps() -> None:
