@@ -31,7 +31,6 @@ from export.bundle import (
     write_manifest,
 )
 from export.card import model_card, notice
-from export.onnx_export import OPSET
 from export.storage import save_graphs
 from model.checkpoint import Checkpoint
 
@@ -140,7 +139,7 @@ def complete(
         batch_invariant=findings.batch_invariant,
         architecture=_architecture(checkpoint, parameters),
         graphs=Graphs(
-            opset=OPSET,
+            opset=_opset(directory / decoder_file(1)),
             encoder=ENCODER_FILE,
             decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
             burst=bursts.pop(1, None),
@@ -169,6 +168,12 @@ def put_in_place(aside: Path, out: Path) -> None:
     out.rename(old)
     aside.rename(out)
     shutil.rmtree(old)
+
+
+def _opset(decoder: Path) -> int:
+    """Read which version of ONNX's operators a graph needs."""
+    versions = onnx.load(decoder, load_external_data=False).opset_import
+    return next(int(entry.version) for entry in versions if entry.domain == "")
 
 
 def _architecture(checkpoint: Checkpoint, parameters: int) -> Architecture:

@@ -23,6 +23,7 @@ from export.assemble import (
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
 from export.bursts import burst_graphs, check_burst
+from export.cache_writes import with_own_writes
 from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.onnx_export import export_decoder, export_encoder
 from export.quantize import quantize_graph
@@ -167,7 +168,8 @@ class _Export:
         aside = start_aside(self.out)
         try:
             bursts = burst_graphs(graphs.decoders) if self.options.precision == "int8" else {}
-            save_all_graphs(aside, graphs.encoder, graphs.decoders, bursts)
+            decoders = {width: with_own_writes(graph) for width, graph in graphs.decoders.items()}
+            save_all_graphs(aside, graphs.encoder, decoders, bursts)
             invariant, golden = self._check_files(aside, graphs, texts)
             findings = Findings(
                 self.options.precision, parity, quality, agreement, calibration, invariant, golden

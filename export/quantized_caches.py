@@ -9,9 +9,10 @@ stay fp32, so a row depends on nothing but itself. For cross-attention the encod
 gives keys and values in units of their scales, which costs nothing, so that one scale of 1 does for all. A
 scale a channel takes ``QuantizeLinear`` 2 ms for 200 x 512 values, one scale 0.03.
 
-One scale for the self-attention, with keys and values in units of their scales, queries multiplied by those
-of the keys and the context by those of the values, gains nothing that could be told in a step of 16, 32 or 64
-rows, though the operator alone takes 115 instead of 176 us with 32 rows of 512.
+In self-attention one scale of 1 does for all, too: keys and values are in units of their scales, queries are
+multiplied by those of the keys, all of it by the scales of the product that gives them, and the context by
+those of the values. So what is appended can be quantised by any operator, bit by bit alike
+(`export.cache_writes`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from export.products import BIAS, SCALE
+from export.products import BIAS, INTEGER_PRODUCT, SCALE
+
+UNIT, ZERO = "s8.one", "s8.zero"
+"""Scale 1, float32 [], and zero point 0, int8 []."""
 
 _LIMIT = 127
+_LEAST_SCALE = np.float32(1e-30)  # its inverse times a product's scale is still a number
 _HEADROOM = 1.2  # for channels of which the sample did not show the largest value; costs a fifth of a step
 _KEY_SCALE_INPUT = 12
 
@@ -43,7 +48,7 @@ def quantize_caches(graph: onnx.GraphProto, largest: Mapping[str, Floats]) -> No
             and the value of an attention, or neither.
     """
     scales = {
-        name: np.maximum(values * _HEADROOM / _LIMIT, np.finfo(np.float32).tiny).astype(np.float32)
+        name: np.maximum(values * _HEADROOM / _LIMIT, _LEAST_SCALE).astype(np.float32)
         for name, values in largest.items()
     }
     del graph.value_info[:]  # states the types that are about to change
@@ -55,6 +60,11 @@ def quantize_caches(graph: onnx.GraphProto, largest: Mapping[str, Floats]) -> No
         elif key in rewrite.outputs:
             rewrite.memory(key, value, scales[key], scales[value])
     rewrite.drop_unused()
+
+
+def unit_of(cache: str) -> str:
+    """Name the scales [E] that a self-attention's keys or values are in units of."""
+    return f"{cache}.unit"
 
 
 class _Rewrite:
@@ -71,16 +81,30 @@ class _Rewrite:
         """Make two caches of a decoder int8, and let the operator that owns them know their scales."""
         node = next(n for n in self.graph.node if n.op_type == "GroupQueryAttention" and key in n.input)
         node.input.extend([""] * (_KEY_SCALE_INPUT - len(node.input)))
-        node.input.extend(
-            [self._constant(f"{key}.scale", of_key), self._constant(f"{value}.scale", of_value)]
-        )
-        types = ("k_quant_type", "PER_CHANNEL"), ("v_quant_type", "PER_CHANNEL")
+        if key.startswith("self_") and self._producers[node.input[0]].op_type == INTEGER_PRODUCT:
+            self._in_units(node, key, value, of_key, of_value)
+            kind, scales = "PER_TENSOR", [self._constant("s8.ones", np.ones(1, np.float32))] * 2
+        else:
+            kind = "PER_CHANNEL"
+            scales = [self._constant(f"{key}.scale", of_key), self._constant(f"{value}.scale", of_value)]
+        node.input.extend(scales)
+        types = ("k_quant_type", kind), ("v_quant_type", kind)
         for attribute, setting in (*types, ("kv_cache_bit_width", 8)):
             node.attribute.append(helper.make_attribute(attribute, setting))
         for name in (key, value):
-            kind, part, layer = name.rsplit("_", 2)
-            for entry in (self.inputs[name], self.outputs[f"{kind}_{part}_out_{layer}"]):
+            side, part, layer = name.rsplit("_", 2)
+            for entry in (self.inputs[name], self.outputs[f"{side}_{part}_out_{layer}"]):
                 entry.type.tensor_type.elem_type = TensorProto.INT8
+
+    def _in_units(self, node: onnx.NodeProto, key: str, value: str, of_key: Floats, of_value: Floats) -> None:
+        """Give a self-attention keys and values in units of their scales."""
+        self._multiply_columns(node.input[0], np.concatenate([of_key, 1 / of_key, 1 / of_value]))
+        self._constant(unit_of(key), of_key)  # nothing in the graph reads it, but `export.recover` does
+        context = node.output[0]
+        node.output[0] = f"{context}.in_units"
+        inputs = [node.output[0], self._constant(unit_of(value), of_value)]
+        multiply = helper.make_node("Mul", inputs, [context], name=f"{context}.units")
+        self.graph.node.insert(list(self.graph.node).index(node) + 1, multiply)
 
     def memory(self, key: str, value: str, of_key: Floats, of_value: Floats) -> None:
         """Make two outputs of an encoder [N, H, S, D] int8, before they are split, padded and transposed."""
@@ -90,7 +114,7 @@ class _Rewrite:
         packed = split.input[0]
         self._multiply_columns(packed, np.concatenate([1 / of_key, 1 / of_value]))
         unit, zero = np.ones((), np.float32), np.zeros((), np.int8)
-        inputs = [packed, self._constant("s8.one", unit), self._constant("s8.zero", zero)]
+        inputs = [packed, self._constant(UNIT, unit), self._constant(ZERO, zero)]
         quantized = f"{key}.s8"
         split.input[0] = quantized
         quantize = helper.make_node("QuantizeLinear", inputs, [quantized], name=quantized)
@@ -101,6 +125,7 @@ class _Rewrite:
     def drop_unused(self) -> None:
         """Drop the scales and biases that others stand for now."""
         used = {name for node in self.graph.node for name in node.input}
+        used |= {unit_of(name) for name in self.inputs if name.startswith("self_key_")}
         kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)

@@ -29,6 +29,7 @@ from export.products import (
     GraphIndex,
     find_products,
 )
+from export.quantized_caches import unit_of
 from model.batching import pad_rows
 from model.checkpoint import (
     CheckpointConfig,
@@ -158,8 +159,12 @@ def _read_weights(bundle: Path, manifest: Manifest, config: TransformerConfig) -
 
 
 def _units(encoder: _Graph, decoder: _Graph, config: TransformerConfig) -> Iterator[tuple[str, Floats]]:
-    """Name the products that give keys and values in units of their scales, and the scales, [O]."""
+    """Name products whose results are in units of scales, and what their weights are multiplied by, [O]."""
     for i in range(config.decoder_layers):
+        units = [unit_of(f"self_{part}_{i}") for part in ("key", "value")]
+        if decoder.has(units[0]):
+            of_key, of_value = map(decoder.floats, units)
+            yield f"decoder.{i}.self_attention.qkv", np.concatenate([1 / of_key, of_key, of_value])
         scales = [f"cross_{part}_{i}.scale" for part in ("key", "value")]
         # Encoders of older bundles have a multiplication behind the product instead.
         if decoder.has(scales[0]) and not encoder.has(f"cross_key_{i}.inverse_scale"):

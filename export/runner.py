@@ -346,7 +346,7 @@ class GraphRunner:
             binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
         loose = []
         for entry in self._decoder.get_outputs():
-            source = state.get(entry.name.replace("_out_", "_"))
+            source = state.get(entry.name.replace("_out_", "_").replace("_written_", "_"))
             if source is None:
                 binding.bind_output(entry.name, "cpu")
                 loose.append(entry.name)

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import onnxruntime as ort
 
-from .session import Array
+from .session import Array, StepBuffers
+
+_WRITTEN = "_written_"
 
 
 def bind_arrays(
@@ -27,3 +29,17 @@ def bind_arrays(
     for name, array in outputs.items():
         binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
     return binding
+
+
+def bind_step(session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
+    """Bind the arrays of a decoder's step; arguments as of `bind_arrays`.
+
+    A decoder that writes its self-attention's caches itself has them as further outputs, `self_key_written_i`
+    and `self_value_written_i`: bound to the same memory, or it would copy them at every step.
+    """
+    written = {
+        node.name: buffers.inputs[node.name.replace(_WRITTEN, "_")]
+        for node in session.get_outputs()
+        if _WRITTEN in node.name
+    }
+    return bind_arrays(session, buffers.inputs, {**buffers.outputs, **written})

@@ -37,7 +37,7 @@ from server.allocator import keeps_large_blocks
 from server.errors import InferenceError
 
 from .beam_burst import OnnxBeamBurst
-from .binding import bind_arrays
+from .binding import bind_step
 from .burst import OnnxBurst
 from .bursts import Bursts
 from .device import OnnxDevice, Provider
@@ -111,7 +111,7 @@ class OnnxDecoder:
                 session = self._graph.session(alone)
                 bindings = self._bindings.setdefault(buffers, {})
                 if alone not in bindings:
-                    bindings[alone] = bind_arrays(session, buffers.inputs, buffers.outputs)
+                    bindings[alone] = bind_step(session, buffers)
                 session.run_with_iobinding(bindings[alone], self._run_options)
         except Exception as error:
             raise InferenceError(f"the decoder failed: {type(error).__name__}") from error

@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from export import bursts
-from export.assemble import burst_file, decoder_file
-from export.beam_burst_graph import beam_burst_graph, block_size
+from export.assemble import burst_file
+from export.beam_burst_graph import block_size
 from export.bundle import load_manifest, verify_bundle
-from export.burst_graph import WIDE, burst_graph, with_wide_products_apart
+from export.burst_graph import WIDE, with_wide_products_apart
 from export.loop_graph import Nodes, with_bans
 from export.quantize import ActivationRange, quantize_graph
 from export.runner import GraphRunner, open_session
@@ -126,18 +126,18 @@ def test_sentences_are_the_same_in_bursts(tiny_bundle_int8: Path) -> None:
 
 
 def test_another_models_graph_is_found_out(tiny_bundle_int8: Path, tmp_path: Path) -> None:
-    decoder = onnx.load(tiny_bundle_int8 / "decoder.onnx")
-    for tensor in decoder.graph.initializer:
+    graph = onnx.load(tiny_bundle_int8 / burst_file(1))
+    for tensor in graph.graph.initializer:
         if tensor.data_type == TensorProto.INT8 and tensor.dims[-1] > 16:
             values = np.ascontiguousarray(numpy_helper.to_array(tensor)[..., ::-1])
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
-    burst = open_session(burst_graph(decoder).SerializeToString())
+    burst = open_session(graph.SerializeToString())
     chosen = sources(tiny_bundle_int8)
     assert not is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
 
 
 def test_a_graph_that_is_right_for_one_sentence_only_is_found_out(tiny_bundle_int8: Path) -> None:
-    graph = burst_graph(onnx.load(tiny_bundle_int8 / "decoder.onnx"))
+    graph = onnx.load(tiny_bundle_int8 / burst_file(1))
     (some_end,) = (node for node in body_of(graph).node if "some_end" in node.output)
     assert some_end.op_type == "ReduceMax"
     some_end.op_type = "ReduceMin"  # it goes on until all have ended
@@ -189,8 +189,7 @@ def test_beams_are_the_same_in_bursts(tiny_bundle_int8: Path, width: int) -> Non
 
 @pytest.mark.parametrize("what", ["weights", "chosen", "parents"])
 def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8: Path, what: str) -> None:
-    decoder = onnx.load(tiny_bundle_int8 / decoder_file(2))
-    graph = beam_burst_graph(decoder, 2)
+    graph = onnx.load(tiny_bundle_int8 / burst_file(2))
     body = body_of(graph)
     if what == "weights":
         for tensor in graph.graph.initializer:

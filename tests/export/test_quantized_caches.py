@@ -105,5 +105,36 @@ def test_products_and_caches_together(graphs) -> None:
     onnx.checker.check_model(whole)
     inputs = {value.name: value.type.tensor_type.elem_type for value in whole.graph.input}
     assert inputs["self_key_0"] == inputs["cross_value_1"] == onnx.TensorProto.INT8
+    kinds = {
+        (node.input[3], attribute.s)
+        for node in whole.graph.node
+        for attribute in node.attribute
+        if attribute.name == "k_quant_type"
+    }
+    own = {(f"self_key_{i}", b"PER_TENSOR") for i in (0, 1)}
+    assert kinds == own | {(f"cross_key_{i}", b"PER_CHANNEL") for i in (0, 1)}
     again = quantize_graph(decoders[1], ranges.decoder, 7, ranges.caches)
     assert again.SerializeToString() == whole.SerializeToString()
+
+
+def test_units_change_nothing_but_roundings(graphs) -> None:
+    encoder, decoders, ranges = graphs
+    wide = widened(ranges)
+    kept = {name: largest for name, largest in wide.items() if name.startswith("cross_")}
+    models = [quantize_graph(decoders[1], ranges.decoder, 8, caches) for caches in (kept, wide)]
+    floats, integers = (
+        GraphRunner(int8_encoder(encoder, ranges), model.SerializeToString(), **IDS) for model in models
+    )
+    targets = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]]
+    pairs = zip(floats.forced(SOURCES, targets), integers.forced(SOURCES, targets), strict=True)
+    differences = [np.abs(exact - near).max() / np.abs(exact).max() for exact, near in pairs]
+    assert 0 < max(differences) < 0.05
+
+
+def test_a_channel_that_is_always_zero_stays_a_number(graphs) -> None:
+    encoder, decoders, ranges = graphs
+    caches = {name: largest.copy() for name, largest in ranges.caches.items()}
+    caches["self_key_0"][3] = caches["self_value_1"][5] = 0
+    model = quantize_graph(decoders[1], ranges.decoder, 8, caches)
+    runner = GraphRunner(int8_encoder(encoder, ranges), model.SerializeToString(), **IDS)
+    assert all(np.isfinite(scores).all() for scores in runner.forced(SOURCES, [[6, 7], [30], [11], [13]]))

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from export.bundle import BundleError, Manifest
+from export.bundle import BundleError, Manifest, load_manifest
 from server.engine.arena import Arena
 from server.errors import InferenceError
 from server.runtime.onnx_runtime import ModelRuntime, open_session, session_options
@@ -91,6 +91,28 @@ def test_binds_once_per_buffers_and_forgets_with_them(runtime: ModelRuntime) -> 
     arena.retire(1)
     decoder.step(arena.buffers(0, 1))
     assert len(decoder._bindings) == 2
+
+
+def test_what_a_decoder_writes_itself_is_the_memory_of_its_caches(tiny_bundle_int8: Path) -> None:
+    """Elsewhere it would copy all of them at every step."""
+    runtime = ModelRuntime.load(tiny_bundle_int8, load_manifest(tiny_bundle_int8))
+    arena, decoder = Arena(runtime.spec, 1, 8), runtime.decoder(1)
+    ids, lengths = np.full((2, 3), 5, np.int64), np.array([3, 2], np.int32)
+    arena.admit(runtime.encoder.encode(ids, lengths), lengths)
+    arena.prepare_step()
+    buffers = arena.buffers(0, 2)
+    decoder.step(buffers)
+    (bindings,) = decoder._bindings.values()
+    (binding,) = bindings.values()
+    names = [node.name for node in decoder._graph.shared.get_outputs()]
+    written = 0
+    for name, output in zip(names, binding.get_outputs(), strict=True):
+        if "_written_" in name:
+            cache = buffers.inputs[name.replace("_written_", "_")]
+            assert output.data_ptr() == cache.ctypes.data
+            assert (cache[:, :, 0] != 0).any() and (cache[:, :, 1:] == 0).all()
+            written += 1
+    assert written == 2 * runtime.spec.decoder_layers
 
 
 def test_two_decoders_share_a_session_and_nothing_else(runtime: ModelRuntime) -> None:
