@@ -22,7 +22,7 @@ are back pointers, read once, when a hypothesis ends.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,7 +189,7 @@ class BeamSearch:
         for step, place in np.argwhere(ends).tolist():
             before = int(steps[place, step])
             found = made.parents[step, place], made.tokens[step, place], made.scores[step, place]
-            self._add_ended(place, before, *found)
+            self._add_ended(place, before, *(of_one.tolist() for of_one in found))
             best = float(self._log_probability[place].max())
             if step == steps_made - 1 and self._endings[place].done(best, before + 1):
                 ended.append(place)
@@ -302,26 +302,30 @@ class BeamSearch:
         Returns:
             Whether the sentence is done.
         """
-        width, steps = self._width, int(self._steps[place])
-        scores = found.scores[place]
-        ended = self._add_ended(
-            place, steps, found.parents[place], found.tokens[place], scores, last_step=last_step
-        )
+        steps = int(self._steps[place])
+        # Of so few numbers numpy's calls take longer than lists do, and there are a dozen of them.
+        of_one = (of_all[place].tolist() for of_all in (found.parents, found.tokens, found.scores))
+        parents, tokens, scores = of_one
+        ended = self._add_ended(place, steps, parents, tokens, scores, last_step=last_step)
         if not self._options[place].samples:
+            goes_on = [
+                token != self._eos_id and score > -math.inf
+                for token, score in zip(tokens, scores, strict=True)
+            ]
             # Those that go on, best first; then those that do not, which a stable sort leaves behind.
-            goes_on = (found.tokens[place] != self._eos_id) & (scores > -math.inf)
-            chosen[:] = np.argsort(~goes_on, kind="stable")[:width]
-        scores[ended] = -math.inf
-        best = float(scores[chosen].max())
+            chosen[:] = sorted(range(len(tokens)), key=lambda k: not goes_on[k])[: self._width]
+        for k in ended:
+            scores[k] = found.scores[place, k] = -math.inf
+        best = max(scores[k] for k in chosen.tolist())
         return last_step or best == -math.inf or self._endings[place].done(best, steps + 1)
 
     def _add_ended(
         self,
         place: int,
         steps: int,
-        parents: Places,
-        tokens: NDArray[np.int64],
-        scores: NDArray[np.float64],
+        parents: list[int],
+        tokens: list[int],
+        scores: list[float],
         *,
         last_step: bool = False,
     ) -> list[int]:
@@ -331,30 +335,37 @@ class BeamSearch:
             place: the sentence.
             steps: made before this one.
             parents: [2K], beams that the candidates continue.
-            tokens: int64 [2K].
-            scores: float64 [2K].
+            tokens: [2K].
+            scores: [2K].
             last_step: whether every hypothesis ends.
 
         Returns:
             The candidates that ended.
         """
-        ends = (scores > -math.inf) & ((tokens == self._eos_id) | last_step)
-        ended: list[int] = np.flatnonzero(ends[: self._width]).tolist()
+        ended = [
+            k
+            for k in range(self._width)
+            if scores[k] > -math.inf and (last_step or tokens[k] == self._eos_id)
+        ]
         ending = self._endings[place]
-        for k in ended:
-            hypothesis = [*self._history(place, steps, int(parents[k])), int(tokens[k])]
-            ending.add(float(scores[k]), hypothesis, is_best=k == 0)
+        if ended:
+            histories = self._histories(place, steps, [parents[k] for k in ended])
+            for k, history in zip(ended, histories, strict=True):
+                ending.add(scores[k], [*history, tokens[k]], is_best=k == 0)
         self._full[place] = ending.full
         return ended
 
-    def _history(self, place: int, steps: int, beam: int) -> list[int]:
-        """Read the tokens of a beam after so many steps, first to last, along the back pointers."""
-        tokens, parents = self._tokens[place], self._parents[place]
-        history = []
-        for step in range(steps - 1, -1, -1):
-            history.append(int(tokens[step, beam]))
-            beam = int(parents[step, beam])
-        return history[::-1]
+    def _histories(self, place: int, steps: int, beams: Iterable[int]) -> list[list[int]]:
+        """Read the tokens of beams after so many steps, first to last, along the back pointers."""
+        tokens, parents = (of_all[place, :steps].tolist() for of_all in (self._tokens, self._parents))
+        histories = []
+        for beam in beams:
+            history = []
+            for step in range(steps - 1, -1, -1):
+                history.append(tokens[step][beam])
+                beam = parents[step][beam]
+            histories.append(history[::-1])
+        return histories
 
     def _keep(
         self,
