@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from export.quantized_caches import UNIT, ZERO
+from export.runner import written_cache
 
 OPSET = 24
 """The first one with ``TensorScatter``."""
@@ -59,29 +60,19 @@ def with_own_writes(decoder: onnx.ModelProto) -> onnx.ModelProto:
         numpy_helper.from_array(value, name) for name, value in constants.items() if name not in known
     )
     for nth, attention in enumerate(attentions):
+        for name in attention.input[_KEY : _VALUE + 1]:
+            written = onnx.ValueInfoProto()
+            written.CopyFrom(caches[name])
+            written.name = written_cache(name)
+            graph.output.append(written)
         nodes = list(_written_before(attention, first=nth == 0))
         at = list(graph.node).index(attention)
         for node in reversed(nodes):
             graph.node.insert(at, node)
-        for name in attention.input[_KEY : _VALUE + 1]:
-            written = onnx.ValueInfoProto()
-            written.CopyFrom(caches[_cache_of(name)])
-            written.name = name
-            graph.output.append(written)
     for entry in result.opset_import:
         if entry.domain == "":
             entry.version = max(entry.version, OPSET)
     return result
-
-
-def written_cache(name: str) -> str:
-    """`self_key_3` -> `self_key_written_3`: the output that is this cache with the new position."""
-    kind, part, layer = name.split("_")
-    return f"{kind}_{part}_written_{layer}"
-
-
-def _cache_of(written: str) -> str:
-    return written.replace("_written_", "_")
 
 
 def _appends(node: onnx.NodeProto) -> bool:

@@ -107,6 +107,7 @@ class Graphs(_Part):
 
     ``burst`` makes several greedy steps of few sentences, ``beam_bursts`` has by beam width what makes
     several steps of a beam search; older bundles have none, nor have other precisions than int8.
+    ``opset`` is that of the decoders, which no other graph exceeds.
     """
 
     opset: Count

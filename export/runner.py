@@ -42,6 +42,16 @@ def updated_cache(name: str) -> str:
     return f"{kind}_{part}_out_{layer}"
 
 
+def written_cache(name: str) -> str:
+    """`self_key_3` -> `self_key_written_3`: what a decoder that writes its caches itself has beside it."""
+    return updated_cache(name).replace("_out_", "_written_")
+
+
+def cache_of(output: str) -> str:
+    """Give the input that both of these are made of; any other name stays as it is."""
+    return output.replace("_out_", "_").replace("_written_", "_")
+
+
 def open_session(graph: Path | bytes, threads: int = 1) -> onnxruntime.InferenceSession:
     """Open a graph as the server does: on the CPU, without the fusion that slows it."""
     options = onnxruntime.SessionOptions()
@@ -346,7 +356,7 @@ class GraphRunner:
             binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
         loose = []
         for entry in self._decoder.get_outputs():
-            source = state.get(entry.name.replace("_out_", "_").replace("_written_", "_"))
+            source = state.get(cache_of(entry.name))
             if source is None:
                 binding.bind_output(entry.name, "cpu")
                 loose.append(entry.name)

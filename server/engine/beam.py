@@ -304,16 +304,14 @@ class BeamSearch:
         """
         steps = int(self._steps[place])
         # Of so few numbers numpy's calls take longer than lists do, and there are a dozen of them.
-        of_one = (of_all[place].tolist() for of_all in (found.parents, found.tokens, found.scores))
-        parents, tokens, scores = of_one
+        parents, tokens, scores = (
+            of_all[place].tolist() for of_all in (found.parents, found.tokens, found.scores)
+        )
         ended = self._add_ended(place, steps, parents, tokens, scores, last_step=last_step)
         if not self._options[place].samples:
-            goes_on = [
-                token != self._eos_id and score > -math.inf
-                for token, score in zip(tokens, scores, strict=True)
-            ]
+            goes_on = [tokens[k] != self._eos_id and scores[k] > -math.inf for k in range(len(tokens))]
             # Those that go on, best first; then those that do not, which a stable sort leaves behind.
-            chosen[:] = sorted(range(len(tokens)), key=lambda k: not goes_on[k])[: self._width]
+            chosen[:] = sorted(range(len(tokens)), key=goes_on.__getitem__, reverse=True)[: self._width]
         for k in ended:
             scores[k] = found.scores[place, k] = -math.inf
         best = max(scores[k] for k in chosen.tolist())

@@ -4,41 +4,24 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from export.cache_writes import OPSET, with_own_writes, written_cache
-from export.calibration import CalibratedRanges, calibrate
-from export.onnx_export import export_decoder, export_encoder
+from export.cache_writes import OPSET, with_own_writes
 from export.quantize import quantize_graph
-from export.runner import GraphRunner, open_session, updated_cache
-from model.config import TransformerConfig
-from model.transformer import Transformer
+from export.runner import GraphRunner, open_session, updated_cache, written_cache
+from tests.export.small_model import IDS, SOURCES, TARGETS, SmallModel
 
-IDS = {"start_id": 2, "eos_id": 3, "pad_id": 0}
-SOURCES = [[5, 9, 17, 8, 3], [7, 3], [20, 21, 22, 23, 24, 25, 26, 27, 3], [4, 4, 4, 3]]
-TARGETS = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]]
-SAMPLE = [[*np.random.default_rng(i).integers(4, 40, 2 + i % 9).tolist(), 3] for i in range(120)]
 CACHES = [f"self_{part}_{layer}" for layer in (0, 1) for part in ("key", "value")]
 
 
-@pytest.fixture(scope="module")
-def exported() -> tuple[onnx.ModelProto, dict[int, onnx.ModelProto], CalibratedRanges]:
-    torch.manual_seed(0)
-    config = TransformerConfig(
-        source_vocab_size=40, target_vocab_size=40, d_model=32, encoder_layers=1, decoder_layers=2
-    )
-    model = Transformer(config).eval()
-    encoder, decoders = export_encoder(model), {width: export_decoder(model, width) for width in (1, 2)}
-    return encoder, decoders, calibrate(encoder, decoders[1], SAMPLE, "minmax", **IDS)
-
-
 @pytest.fixture(scope="module", params=[1, 2])
-def pair(request: pytest.FixtureRequest, exported) -> tuple[bytes, onnx.ModelProto, onnx.ModelProto, int]:
-    encoder, decoders, ranges = exported
-    small = quantize_graph(encoder, ranges.encoder, 8, ranges.caches).SerializeToString()
-    decoder = quantize_graph(decoders[request.param], ranges.decoder, 8, ranges.caches)
-    return small, decoder, with_own_writes(decoder), request.param
+def pair(
+    request: pytest.FixtureRequest, small: SmallModel
+) -> tuple[bytes, onnx.ModelProto, onnx.ModelProto, int]:
+    ranges = small.ranges
+    encoder = quantize_graph(small.encoder, ranges.encoder, 8, ranges.caches).SerializeToString()
+    decoder = quantize_graph(small.decoders[request.param], ranges.decoder, 8, ranges.caches)
+    return encoder, decoder, with_own_writes(decoder), request.param
 
 
 def feeds_of(session: onnxruntime.InferenceSession, lengths: list[int], width: int) -> dict[str, np.ndarray]:
@@ -91,21 +74,16 @@ def test_in_place_only_the_new_position_is_written(pair) -> None:
     """Where all is the same memory; the address past a short cache is another's."""
     _, _, after, width = pair
     session = open_session(after.SerializeToString())
-    feeds = feeds_of(session, [2, 5], width) if width == 2 else feeds_of(session, [2], width)
+    feeds = feeds_of(session, [2, 5], width)
     before = {name: feeds[name].copy() for name in feeds}
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_cpu_input(name, array)
-    same = {
-        name: name.replace("_out_", "_").replace("_written_", "_")
-        for name in (entry.name for entry in session.get_outputs())
-    }
-    for name, given in same.items():
-        if name == "logits":
-            binding.bind_output(name)
-        else:
-            array = feeds[given]
-            binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+    binding.bind_output("logits")
+    for name in CACHES:
+        array = feeds[name]
+        for output in (updated_cache(name), written_cache(name)):
+            binding.bind_output(output, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
     session.run_with_iobinding(binding)
     for name in CACHES:
         changed = (feeds[name] != before[name]).any(axis=(1, 3))
@@ -122,10 +100,9 @@ def test_the_graph_says_what_it_needs(pair) -> None:
     assert all(node.input[1] for node in queries), "nothing is appended by attention"
 
 
-def test_decoders_of_floats_stay_as_they_are(exported) -> None:
-    _, decoders, ranges = exported
-    assert with_own_writes(decoders[1]) is decoders[1]
-    floats = quantize_graph(decoders[1], ranges.decoder, 8, None)
+def test_decoders_of_floats_stay_as_they_are(small: SmallModel) -> None:
+    assert with_own_writes(small.decoders[1]) is small.decoders[1]
+    floats = quantize_graph(small.decoders[1], small.ranges.decoder, 8, None)
     assert with_own_writes(floats) is floats
 
 

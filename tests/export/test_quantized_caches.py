@@ -3,31 +3,20 @@
 import numpy as np
 import onnx
 import pytest
-import torch
 
-from export.calibration import CalibratedRanges, calibrate, packed_projections
-from export.onnx_export import export_decoder, export_encoder
+from export.calibration import CalibratedRanges, packed_projections
 from export.quantize import quantize_graph
 from export.quantized_caches import quantize_caches
 from export.runner import GraphRunner, open_session
-from model.config import TransformerConfig
-from model.transformer import Transformer
+from tests.export.small_model import IDS, SOURCES, TARGETS, SmallModel
 
-IDS = {"start_id": 2, "eos_id": 3, "pad_id": 0}
-SOURCES = [[5, 9, 17, 8, 3], [7, 3], [20, 21, 22, 23, 24, 25, 26, 27, 3], [4, 4, 4, 3]]
 HEADROOM = 2
-SAMPLE = [[*np.random.default_rng(i).integers(4, 40, 2 + i % 9).tolist(), 3] for i in range(120)]
+Graphs = tuple[onnx.ModelProto, dict[int, onnx.ModelProto], CalibratedRanges]
 
 
-@pytest.fixture(scope="module")
-def graphs() -> tuple[onnx.ModelProto, dict[int, onnx.ModelProto], CalibratedRanges]:
-    torch.manual_seed(0)
-    config = TransformerConfig(
-        source_vocab_size=40, target_vocab_size=40, d_model=32, encoder_layers=1, decoder_layers=2
-    )
-    model = Transformer(config).eval()
-    encoder, decoders = export_encoder(model), {width: export_decoder(model, width) for width in (1, 2)}
-    return encoder, decoders, calibrate(encoder, decoders[1], SAMPLE, "minmax", **IDS)
+@pytest.fixture
+def graphs(small: SmallModel) -> Graphs:
+    return small.encoder, small.decoders, small.ranges
 
 
 def widened(ranges: CalibratedRanges) -> dict[str, np.ndarray]:
@@ -64,8 +53,7 @@ def test_scores_stay_close_and_inputs_keep_their_names(graphs, width: int) -> No
     small = GraphRunner(
         int8_encoder(encoder, ranges), with_int8_caches(decoders[width], ranges), beam_width=width, **IDS
     )
-    targets = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]] * width
-    pairs = zip(full.forced(SOURCES, targets), small.forced(SOURCES, targets), strict=True)
+    pairs = zip(full.forced(SOURCES, TARGETS * width), small.forced(SOURCES, TARGETS * width), strict=True)
     differences = [np.abs(exact - near).max() / np.abs(exact).max() for exact, near in pairs]
     assert 0 < max(differences) < 0.05
 
@@ -73,9 +61,8 @@ def test_scores_stay_close_and_inputs_keep_their_names(graphs, width: int) -> No
 def test_a_sentence_has_the_same_bits_alone_and_among_others(graphs) -> None:
     encoder, decoders, ranges = graphs
     small = GraphRunner(int8_encoder(encoder, ranges), with_int8_caches(decoders[1], ranges), **IDS)
-    targets = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]]
-    together = small.forced(SOURCES, targets)
-    for source, target, scores in zip(SOURCES, targets, together, strict=True):
+    together = small.forced(SOURCES, TARGETS)
+    for source, target, scores in zip(SOURCES, TARGETS, together, strict=True):
         assert (small.forced([source], [target])[0] == scores).all()
 
 
@@ -125,8 +112,7 @@ def test_units_change_nothing_but_roundings(graphs) -> None:
     floats, integers = (
         GraphRunner(int8_encoder(encoder, ranges), model.SerializeToString(), **IDS) for model in models
     )
-    targets = [[6, 7, 8, 9], [30], [11, 12], [13, 14, 15]]
-    pairs = zip(floats.forced(SOURCES, targets), integers.forced(SOURCES, targets), strict=True)
+    pairs = zip(floats.forced(SOURCES, TARGETS), integers.forced(SOURCES, TARGETS), strict=True)
     differences = [np.abs(exact - near).max() / np.abs(exact).max() for exact, near in pairs]
     assert 0 < max(differences) < 0.05
 
