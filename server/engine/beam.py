@@ -18,11 +18,11 @@ constrained afterwards, so that what is forbidden keeps its share.
 
 **Beams and rows.** Beam k is the k-th best, row r is a place in the cache. They are kept apart: a beam stays
 in its parent's row if it is the parent's first child, and only the others have their cache copied. Histories
-are back pointers, read once, when a hypothesis ends.
+are back pointers, read once, for the hypotheses that are asked for.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ from server.runtime.session import Beams, BeamSteps
 from .beam_rows import assign_rows
 from .columns import WHOLE_VOCABULARY, Columns
 from .constraints import Constraints
-from .ending import Ending, ending_of
+from .ending import Ended, Ending, ending_of
 from .offers import best_offers, normalisers_of
 from .sampling import Sampler
 from .search import NO_ROWS, Advance, Floats, Places, SearchResult, broken_rows, make_result, with_room
@@ -177,12 +177,13 @@ class BeamSearch:
                 last of them a sentence had no `room` left.
         """
         steps_made, count, width = made.chosen.shape
-        steps = self._steps[:count, None] + np.arange(steps_made)
-        for history, candidates in ((self._tokens, made.tokens), (self._parents, made.parents)):
-            chosen = np.take_along_axis(candidates, made.chosen, axis=2)
-            history[self._places[:count], steps] = chosen.swapaxes(0, 1)
-        tokens = np.take_along_axis(made.tokens[-1], made.chosen[-1], axis=1)
-        self._log_probability[:count] = np.take_along_axis(made.scores[-1], made.chosen[-1], axis=1)
+        places, nth = self._places[:count], np.arange(steps_made)
+        steps = self._steps[:count, None] + nth
+        chosen = nth[:, None, None], places, made.chosen
+        tokens = made.tokens[chosen]
+        self._tokens[places, steps] = tokens.swapaxes(0, 1)
+        self._parents[places, steps] = made.parents[chosen].swapaxes(0, 1)
+        self._log_probability[:count] = made.scores[-1][places, made.chosen[-1]]
         self._row_of[:count] = np.arange(width)
         ends = (made.tokens[:, :, :width] == self._eos_id).any(axis=2)
         ended = []
@@ -190,18 +191,20 @@ class BeamSearch:
             before = int(steps[place, step])
             found = made.parents[step, place], made.tokens[step, place], made.scores[step, place]
             self._add_ended(place, before, *(of_one.tolist() for of_one in found))
-            best = float(self._log_probability[place].max())
-            if step == steps_made - 1 and self._endings[place].done(best, before + 1):
-                ended.append(place)
+            if step == steps_made - 1:
+                best = float(self._log_probability[place].max())
+                if self._endings[place].done(best, before + 1):
+                    ended.append(place)
         self._steps[:count] += steps_made
         broken = np.flatnonzero(made.broken.any(axis=0)).tolist()
-        return Advance(tokens.reshape(-1), ended, broken, NO_ROWS, NO_ROWS)
+        return Advance(tokens[-1].reshape(-1), ended, broken, NO_ROWS, NO_ROWS)
 
     def result(self, place: int) -> SearchResult:
         """Give the best hypotheses of an ended sentence; see `Search.result`."""
         ranked = self._endings[place].ranked()[: self._options[place].num_hypotheses]
-        cut = self._forced_end and len(ranked[0][1]) == self._max_length[place]
-        return make_result(ranked, self._eos_id, is_cut=cut)
+        cut = self._forced_end and ranked[0][1].length == self._max_length[place]
+        found = [(score, self._tokens_of(place, ended)) for score, ended in ranked]
+        return make_result(found, self._eos_id, is_cut=cut)
 
     def retire(self, place: int, last: int) -> None:
         """Forget the sentence at `place`; the one at `last` moves there."""
@@ -346,24 +349,19 @@ class BeamSearch:
             if scores[k] > -math.inf and (last_step or tokens[k] == self._eos_id)
         ]
         ending = self._endings[place]
-        if ended:
-            histories = self._histories(place, steps, [parents[k] for k in ended])
-            for k, history in zip(ended, histories, strict=True):
-                ending.add(scores[k], [*history, tokens[k]], is_best=k == 0)
+        for k in ended:
+            ending.add(scores[k], Ended(steps, parents[k], tokens[k]), is_best=k == 0)
         self._full[place] = ending.full
         return ended
 
-    def _histories(self, place: int, steps: int, beams: Iterable[int]) -> list[list[int]]:
-        """Read the tokens of beams after so many steps, first to last, along the back pointers."""
-        tokens, parents = (of_all[place, :steps].tolist() for of_all in (self._tokens, self._parents))
-        histories = []
-        for beam in beams:
-            history = []
-            for step in range(steps - 1, -1, -1):
-                history.append(tokens[step][beam])
-                beam = parents[step][beam]
-            histories.append(history[::-1])
-        return histories
+    def _tokens_of(self, place: int, ended: Ended) -> list[int]:
+        """Read the tokens of a hypothesis, first to last, along the back pointers."""
+        tokens, parents = (of_all[place, : ended.steps].tolist() for of_all in (self._tokens, self._parents))
+        found, beam = [ended.token], ended.beam
+        for step in range(ended.steps - 1, -1, -1):
+            found.append(tokens[step][beam])
+            beam = parents[step][beam]
+        return found[::-1]
 
     def _keep(
         self,

@@ -1,12 +1,32 @@
 """When beam search is done with a sentence, and which of its hypotheses count: one class for each rule."""
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .sequence import DecodingOptions
 
-Ranked = list[tuple[float, list[int]]]
-"""Scores and tokens, the end token included, best first."""
+
+class Ended(NamedTuple):
+    """A hypothesis that has ended. Its tokens are read when it is asked for: most of them never are.
+
+    Attributes:
+        steps: made before the one in which it ended.
+        beam: that it was after these.
+        token: of its last step.
+    """
+
+    steps: int
+    beam: int
+    token: int
+
+    @property
+    def length(self) -> int:
+        """Its tokens, the end token included."""
+        return self.steps + 1
+
+
+Ranked = list[tuple[float, Ended]]
+"""Scores and hypotheses, best first."""
 
 
 class Ending(Protocol):
@@ -20,12 +40,12 @@ class Ending(Protocol):
     def room(self) -> int:
         """How many may end before the sentence may be done; with less than that it goes on."""
 
-    def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
+    def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
         """Take a hypothesis that has ended.
 
         Args:
             log_probability: sum over its tokens.
-            tokens: the end token included.
+            ended: the hypothesis.
             is_best: whether it was the best candidate of its step.
         """
 
@@ -62,9 +82,9 @@ class CTranslate2Ending:
         """How many are missing, or 1 where it takes no certain number; see `Ending.room`."""
         return 1 if self._options.length_penalty == 0 else self._needed - len(self._ended)
 
-    def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
+    def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
         """Take a hypothesis that has ended; see `Ending.add`."""
-        self._ended.append((normalised(log_probability, len(tokens), self._options.length_penalty), tokens))
+        self._ended.append((normalised(log_probability, ended.length, self._options.length_penalty), ended))
         self._best_ended |= is_best
 
     def done(self, best: float, length: int) -> bool:
@@ -109,10 +129,10 @@ class TransformersEnding:
         """How many are missing of K; see `Ending.room`."""
         return self._options.beam_size - len(self._kept)
 
-    def add(self, log_probability: float, tokens: list[int], *, is_best: bool) -> None:
+    def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
         """Keep a hypothesis if it is among the K best; see `Ending.add`."""
-        score = normalised(log_probability, max(1, len(tokens) - self._prompt), self._options.length_penalty)
-        self._kept = _best_first([*self._kept, (score, tokens)])[: self._options.beam_size]
+        score = normalised(log_probability, max(1, ended.length - self._prompt), self._options.length_penalty)
+        self._kept = _best_first([*self._kept, (score, ended)])[: self._options.beam_size]
 
     def done(self, best: float, length: int) -> bool:
         """Tell whether no beam could still improve the K best; see `Ending.done`."""

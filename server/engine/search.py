@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from .columns import WHOLE_VOCABULARY, Columns
 from .constraints import Constraints
-from .ending import Ranked, normalised
+from .ending import normalised
 from .logsumexp import log_sum_exp
 from .sampling import Sampler
 from .sequence import DecodingOptions, FinishReason, Hypothesis
@@ -243,11 +243,11 @@ class GreedySearch:
         self._sampler.retire(place, last)
 
 
-def make_result(ranked: Ranked, eos_id: int, *, is_cut: bool) -> SearchResult:
+def make_result(ranked: list[tuple[float, list[int]]], eos_id: int, *, is_cut: bool) -> SearchResult:
     """Turn ranked hypotheses into a result without end tokens.
 
     Args:
-        ranked: scores and tokens, with the end token if there is one; at least one.
+        ranked: scores and tokens, with the end token if there is one, best first; at least one.
         eos_id: the end token.
         is_cut: whether the end token of the best one was forced upon it.
     """
