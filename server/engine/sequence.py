@@ -167,7 +167,7 @@ class SequenceResult:
     decode_s: float
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Sequence:
     """A sentence on its way through the engine; compared by identity.
 

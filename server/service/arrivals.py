@@ -6,6 +6,7 @@ taken along.
 """
 
 import asyncio
+import functools
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from concurrent.futures import Future
 
 from server.engine.sequence import SequenceResult
 from server.errors import AbortedError, DeadlineExceededError
+
+_Over = asyncio.Future[BaseException | None]
 
 
 class Arrivals:
@@ -22,6 +25,7 @@ class Arrivals:
         """Wait for nothing yet."""
         self._ended: deque[tuple[_Waiting, Future[SequenceResult]]] = deque()
         self._rung = False
+        self._thread = 0  # of the loop
 
     async def wait(self, futures: Sequence[Future[SequenceResult]], timeout_s: float) -> list[SequenceResult]:
         """Wait until every sentence of a request has ended well, or one has not.
@@ -38,19 +42,10 @@ class Arrivals:
             AbortedError: a future was cancelled.
             DeadlineExceededError: the time is up.
         """
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         waiting = _Waiting(loop, len(futures))
-
-        def ended(future: Future[SequenceResult]) -> None:  # on any thread
-            self._ended.append((waiting, future))
-            # Looked at after the append, and `_deliver` clears it before it looks: no end is left behind.
-            if not self._rung and not loop.is_closed():
-                self._rung = True
-                if threading.get_ident() == thread:
-                    loop.call_soon(self._deliver)
-                else:
-                    loop.call_soon_threadsafe(self._deliver)
-
+        ended = functools.partial(self._note_end, waiting)
         for future in futures:
             future.add_done_callback(ended)
         timer = loop.call_later(timeout_s, waiting.give_up)
@@ -61,6 +56,18 @@ class Arrivals:
         if error is not None:
             raise error
         return [future.result() for future in futures]
+
+    def _note_end(self, waiting: "_Waiting", future: Future[SequenceResult]) -> None:
+        """Have the loop told that a sentence has ended; called on any thread."""
+        self._ended.append((waiting, future))
+        loop = waiting.over.get_loop()
+        # Looked at after the append, and `_deliver` clears it before it looks: no end is left behind.
+        if not self._rung and not loop.is_closed():
+            self._rung = True
+            if threading.get_ident() == self._thread:
+                loop.call_soon(self._deliver)
+            else:
+                loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         self._rung = False
@@ -77,7 +84,7 @@ class _Waiting:
     def __init__(self, loop: asyncio.AbstractEventLoop, sentences: int) -> None:
         self._left = sentences
         # An error is its result: asyncio would report an exception that a cancelled caller never takes.
-        self.over: asyncio.Future[BaseException | None] = loop.create_future()
+        self.over: _Over = loop.create_future()
 
     def note(self, future: Future[SequenceResult]) -> None:
         """Count one sentence; the first that failed ends the waiting."""

@@ -1,6 +1,8 @@
 """Worker pools for tests: made and closed by a fixture, with gates instead of sleeps."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
@@ -9,6 +11,7 @@ import pytest
 from server.engine.pool import Pool
 from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
 from server.engine.worker import WorkerPool
+from tests.server_process import wait_for
 
 from . import slow
 from .fakes import FakeRuntime, babble, recite
@@ -98,3 +101,17 @@ def check_many_widths(pool: Pool) -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert failures == []
+
+
+def check_nothing_is_left_to_the_collector(pool: Pool) -> None:
+    """What a sentence consists of goes when nobody refers to it, not when circles are looked for."""
+    gc.collect()
+    gc.disable()
+    try:
+        futures = pool.submit("a", [(7, 10 + n) for n in range(6)], DecodingOptions(max_decoding_length=5))
+        ends = [weakref.ref(future) for future in futures]
+        for _ in ends:
+            assert tokens(futures.pop())
+        wait_for(lambda: not any(end() for end in ends))
+    finally:
+        gc.enable()

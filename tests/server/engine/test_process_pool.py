@@ -34,7 +34,7 @@ from tests.server_process import wait_for
 
 from . import process_models
 from .fakes import Language, babble, ramble, recite
-from .pools import WAIT_S, check_many_widths, tokens
+from .pools import WAIT_S, check_many_widths, check_nothing_is_left_to_the_collector, tokens
 
 GREEDY = DecodingOptions()
 ENDLESS = DecodingOptions(max_decoding_length=500)
@@ -110,6 +110,10 @@ def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
 def test_many_threads_many_widths_same_translations(make_pool: MakePool) -> None:
     pool = make_pool(babble, limits={"max_rows": 12})
     check_many_widths(pool)
+
+
+def test_nothing_is_left_to_the_garbage_collector(make_pool: MakePool) -> None:
+    check_nothing_is_left_to_the_collector(make_pool(recite))
 
 
 def test_work_is_spread_over_the_processes(make_pool: MakePool, tmp_path: Path) -> None:

@@ -19,7 +19,16 @@ from server.errors import (
 )
 
 from .fakes import Clock, FakeRuntime, babble, ramble, recite
-from .pools import WAIT_S, Ends, MakePool, check_many_widths, gated, make_pool, tokens
+from .pools import (
+    WAIT_S,
+    Ends,
+    MakePool,
+    check_many_widths,
+    check_nothing_is_left_to_the_collector,
+    gated,
+    make_pool,
+    tokens,
+)
 
 __all__ = ["make_pool"]
 
@@ -36,6 +45,10 @@ def test_many_threads_many_widths_same_translations(make_pool: MakePool) -> None
     pool = make_pool(FakeRuntime(babble), limits={"workers": 2, "max_rows": 12})
     check_many_widths(pool)
     assert pool.stats().rows_busy == 0
+
+
+def test_nothing_is_left_to_the_garbage_collector(make_pool: MakePool) -> None:
+    check_nothing_is_left_to_the_collector(make_pool(FakeRuntime(recite)))
 
 
 def test_work_is_spread_over_the_workers(make_pool: MakePool) -> None:
