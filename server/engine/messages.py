@@ -126,7 +126,7 @@ def _values_of(kind: type) -> Callable[[Any], _Values]:
 
 
 _OPTIONS, _STATS = _values_of(DecodingOptions), _values_of(EngineStats)
-_HYPOTHESIS, _RESULT = _values_of(Hypothesis), _values_of(SequenceResult)
+_HYPOTHESIS = _values_of(Hypothesis)
 
 
 def _start(lane: Lane, each: list[_Values]) -> Start:
@@ -154,9 +154,10 @@ def _report(
     return Report(EngineStats(*stats), results, seen, records)
 
 
-def _result_values(result: SequenceResult) -> _Values:
-    _, *others = _RESULT(result)
-    return [_HYPOTHESIS(each) for each in result.hypotheses], *others
+def _result_values(r: SequenceResult) -> _Values:
+    hypotheses = [_HYPOTHESIS(each) for each in r.hypotheses]
+    times_s = r.queue_s, r.encode_s, r.decode_s
+    return hypotheses, r.finish_reason, r.source_tokens, r.target_tokens, *times_s
 
 
 def _result(hypotheses: list[_Values], *others: Any) -> SequenceResult:

@@ -15,8 +15,6 @@ from concurrent.futures import Future
 from server.engine.sequence import SequenceResult
 from server.errors import AbortedError, DeadlineExceededError
 
-_Over = asyncio.Future[BaseException | None]
-
 
 class Arrivals:
     """Waits for requests on one event loop. Used from that loop."""
@@ -80,11 +78,12 @@ class _Waiting:
     """A request whose sentences have not all ended. Used from its event loop."""
 
     __slots__ = ("_left", "over")
+    over: asyncio.Future[BaseException | None]  # here it is evaluated once, not for every request
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sentences: int) -> None:
         self._left = sentences
         # An error is its result: asyncio would report an exception that a cancelled caller never takes.
-        self.over: _Over = loop.create_future()
+        self.over = loop.create_future()
 
     def note(self, future: Future[SequenceResult]) -> None:
         """Count one sentence; the first that failed ends the waiting."""
