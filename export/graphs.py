@@ -136,8 +136,28 @@ class DecoderGraph(nn.Module):
             cross = cache[2:] if len(cache) > 4 else (*cache[2:], nothing, nothing)
             attend_cross = self._attend_to_memory(cross, cross_lengths, cross_total, updated)
             x = layer(x, attend_self, attend_cross)
-        hidden = model.decoder_norm(x)[:, 0]
-        return (model.projection(hidden).float(), *updated)
+        return (self._score(model.decoder_norm(x)).float(), *updated)
+
+    def _score(self, x: Tensor) -> Tensor:
+        """Turn [R, 1, E] into scores, [R, V].
+
+        Of a product of two axes and its bias ONNX Runtime makes one node, as int8 has it. On CUDA that writes
+        the bias into all rows first: 34 us for 256 rows of 32,000 (H200). Adding it afterwards takes 10.
+        """
+        projection = self.model.projection
+        if x.dtype != torch.float16:
+            return projection(x[:, 0])
+        scores = torch.onnx.ops.symbolic(
+            f"{_DOMAIN}::FusedMatMul",
+            [x, projection.weight],
+            {"transB": 1},
+            dtype=x.dtype,
+            shape=(x.shape[0], 1, projection.out_features),
+            version=1,
+        )
+        if projection.bias is not None:
+            scores = scores + projection.bias
+        return scores.squeeze(1)
 
     def _attend_to_memory(
         self, cache: tuple[Tensor, ...], lengths: Tensor, total: Tensor, updated: list[Tensor]

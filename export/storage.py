@@ -40,8 +40,9 @@ def _strip(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = slim.graph
     graph.name, graph.doc_string = "dragoman", ""
     del graph.metadata_props[:]
-    del graph.value_info[:]
-    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer):
+    if not any(info.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16 for info in graph.value_info):
+        del graph.value_info[:]  # shapes; without them ONNX Runtime does not fuse all that it can on CUDA
+    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer, *graph.value_info):
         part.doc_string = ""
         del part.metadata_props[:]
     return slim

@@ -164,12 +164,15 @@ class Arena:
         """Give the arrays of `count` sentences from place `first` on, as the decoder's inputs and outputs.
 
         Prefixes are kept until the next growth, so that a decoder sees the same object for the same batch
-        size.
+        size. Those of all sentences may go on into the places behind them (`Caches.covered`): what a step
+        writes there is overwritten by who comes there.
         """
         bound = self._bound
         if bound is not None and bound.generation != self._bound_generation:
             self._prefixes.clear()
             self._bound_generation = bound.generation
+        if first == 0 and count == self.count:
+            count = self._cover()
         if first == 0 and count in self._prefixes:
             return self._prefixes[count]
         sentences = slice(first, first + count)
@@ -243,6 +246,16 @@ class Arena:
     def settle(self) -> None:
         """Let the caches do what they have put off, after the last of some sentences was dropped."""
         self._caches.settle()
+
+    def _cover(self) -> int:
+        """Let sentences begin in the places that a step covers besides; gives how many it covers."""
+        covered = self._caches.covered(self.count)
+        if covered > self.count:
+            rows = slice(self.rows, covered * self.beam_width)
+            for array in (self.input_ids, self._positions, self._self_lengths):
+                array[rows] = 0
+            self._cross_lengths[self.count : covered] = 0
+        return covered
 
     def _allocate_smallest(self) -> None:
         """Replace all caches by empty ones of the first capacity."""

@@ -23,10 +23,8 @@ are back pointers, read once, for the hypotheses that are asked for.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from server.runtime.memory import Ranker
 from server.runtime.session import Beams, BeamSteps
@@ -35,26 +33,20 @@ from .beam_rows import assign_rows
 from .columns import WHOLE_VOCABULARY, Columns
 from .constraints import Constraints
 from .ending import Ended, Ending, ending_of
-from .offers import best_offers, normalisers_of
+from .offers import Candidates, best_offers, normalisers_of
 from .sampling import Sampler
-from .search import NO_ROWS, Advance, Floats, Places, SearchResult, broken_rows, make_result, with_room
+from .search import (
+    NO_ROWS,
+    Advance,
+    Floats,
+    Places,
+    SearchResult,
+    Tokens,
+    broken_rows,
+    make_result,
+    with_room,
+)
 from .sequence import DecodingOptions
-from .topk import top_k
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidates:
-    """The 2K best continuations of N sentences, best first.
-
-    Attributes:
-        parents: [N, 2K], beams that are continued.
-        tokens: int64 [N, 2K].
-        scores: float64 [N, 2K], log-probabilities; minus infinity for those that do not count.
-    """
-
-    parents: Places
-    tokens: NDArray[np.int64]
-    scores: NDArray[np.float64]
 
 
 class BeamSearch:
@@ -126,12 +118,28 @@ class BeamSearch:
             return True
         return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
 
-    def advance(
-        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, *, normalised: bool = False
-    ) -> Advance:
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the next beams of every sentence; see `Search.advance`."""
-        width, count = self._width, len(logits) // self._width
-        found, broken = self._candidates(logits, columns, normalised=normalised)
+        found, gains = self._offers(logits, columns)
+        candidates = self._candidates(found, gains, columns)
+        self._draw(candidates, logits, found, gains, columns)
+        return self._choose(candidates, gains)
+
+    def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
+        """Choose them of what is offered; see `Search.choose`."""
+        candidates = self._candidates(tokens, log_probabilities, WHOLE_VOCABULARY)
+        return self._choose(candidates, log_probabilities)
+
+    def _choose(self, found: Candidates, gains: Floats) -> Advance:
+        """Choose the next beams of every sentence, and end those that are done.
+
+        Args:
+            found: the candidates.
+            gains: float32 [N*K, k], log-probabilities that the rows offered.
+        """
+        self._force(found)
+        width, count = self._width, len(found.tokens)
+        broken = sorted({row // width for row in broken_rows(gains.max(axis=1))})
         last_step = self._steps[:count] + 1 >= self._max_length[:count]
         chosen = self._identity[:count]
         ends = found.tokens[:, :width] == self._eos_id
@@ -225,51 +233,40 @@ class BeamSearch:
         self._constraints.retire(place, last)
         self._sampler.retire(place, last)
 
-    def _candidates(
-        self, logits: Floats, columns: Columns, *, normalised: bool
-    ) -> tuple[_Candidates, list[int]]:
+    def _offers(self, logits: Floats, columns: Columns) -> tuple[Places, Floats]:
+        """Constrain the scores [N*K, C] and find the 2K best of every row; see `best_offers`."""
+        count = len(logits) // self._width
+        first = before = None
+        if self._some_first:
+            first = self._normalised_first[:count].repeat(self._width)
+            self._some_first = bool(first.any())
+            before = normalisers_of(logits, first)
+        self._constraints.apply(logits, self._steps[:count], columns, before)
+        return best_offers(logits, 2 * self._width, self._ranker, before, first)
+
+    def _candidates(self, found: Places, gains: Floats, columns: Columns) -> Candidates:
         """Find the 2K best continuations of every sentence, best first.
 
         Args:
-            logits: float32 [N*K, C], by row; constraints are applied to it.
+            found: [N*K, k], columns that the rows offer, of equally probable ones the lowest first.
+            gains: float32 [N*K, k], their log-probabilities.
             columns: what the columns stand for.
-            normalised: as in `Search.advance`.
-
-        Returns:
-            The candidates, and the places of sentences whose scores are not finite.
         """
-        width, offers = self._width, 2 * self._width
-        count = len(logits) // width
-        steps = self._steps[:count]
-        first = before = None
-        if self._some_first:
-            first = self._normalised_first[:count].repeat(width)
-            self._some_first = bool(first.any())
-        if normalised:
-            found, gains = top_k(logits, offers)
-        else:
-            if first is not None:
-                before = normalisers_of(logits, first)
-            self._constraints.apply(logits, steps, columns, before)
-            found, gains = best_offers(logits, offers, self._ranker, before, first)
-        broken = sorted({row // width for row in broken_rows(gains.max(axis=1))})
+        width, offers = self._width, found.shape[1]
+        count = len(found) // width
         places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
         row_of = self._row_of[:count]
         by_beam = gains.reshape(by_row)[places, row_of]
         totals = (by_beam + self._log_probability[:count, :, None]).reshape(by_sentence)
         chosen = found.reshape(by_row)[places, row_of].reshape(by_sentence)
         # In order of beam, equal ones in order of token: a stable sort breaks ties as documented.
-        best = np.argsort(-totals, axis=1, kind="stable")[:, :offers]
-        candidates = _Candidates(
-            best // offers, columns.tokens(places, chosen[places, best]), totals[places, best]
-        )
-        self._replace(candidates, logits, found, gains, columns)
-        return candidates, broken
+        best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * width]
+        return Candidates(best // offers, columns.tokens(places, chosen[places, best]), totals[places, best])
 
-    def _replace(
-        self, found: _Candidates, logits: Floats, offered: Places, gains: Floats, columns: Columns
+    def _draw(
+        self, found: Candidates, logits: Floats, offered: Places, gains: Floats, columns: Columns
     ) -> None:
-        """Put what was drawn or is forced in the place of the candidates: each beam continues itself."""
+        """Put what was drawn in the place of the candidates: each beam continues itself."""
         width, steps = self._width, self._steps[: len(found.tokens)]
         places, samples = self._sampler.rows(len(steps))
         if len(places):
@@ -280,20 +277,24 @@ class BeamSearch:
             best = gains[rows].argmax(axis=1)
             normalisers = logits[rows, offered[rows, best]] - gains[rows, best]
             found.scores[places, samples] += logits[rows, drawn] - normalisers
+
+    def _force(self, found: Candidates) -> None:
+        """Put what is forced in the place of the candidates: each beam continues itself."""
+        width, steps = self._width, self._steps[: len(found.tokens)]
         forced = self._constraints.forced(steps)
         if forced:
             without_choice, tokens = np.array(forced).T
             self._continue(found, without_choice)
             found.tokens[without_choice, :width] = tokens[:, None]
 
-    def _continue(self, found: _Candidates, places: Places) -> None:
+    def _continue(self, found: Candidates, places: Places) -> None:
         """Let every beam of some sentences have one candidate, which continues it and is as probable."""
         width = self._width
         found.parents[places, :width] = np.arange(width)
         found.scores[places, :width] = self._log_probability[places]
         found.scores[places, width:] = -np.inf
 
-    def _end_hypotheses(self, place: int, found: _Candidates, chosen: Places, last_step: bool) -> bool:
+    def _end_hypotheses(self, place: int, found: Candidates, chosen: Places, last_step: bool) -> bool:
         """Register the hypotheses of one sentence that end now, and choose other candidates for their beams.
 
         Args:
@@ -366,7 +367,7 @@ class BeamSearch:
     def _keep(
         self,
         count: int,
-        found: _Candidates,
+        found: Candidates,
         chosen: Places,
         ended: list[int],
         broken: list[int],

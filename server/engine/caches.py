@@ -87,6 +87,10 @@ class HostCaches:
     def settle(self) -> None:
         """Do nothing: `move` puts nothing off."""
 
+    def covered(self, count: int) -> int:
+        """Give the same number: on a processor every row costs; see `memory.Caches`."""
+        return count
+
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Array]]:
         """Give the decoder's inputs by name; see `memory.Caches`."""
         for kind, arrays, part in (

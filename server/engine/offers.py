@@ -3,6 +3,8 @@
 ONNX Runtime (`memory.Ranker`) or numpy find them. A row's offers depend on that row alone, bit by bit.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,21 @@ from .search import Floats, Places
 from .topk import top_k
 
 Rows = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The 2K best continuations of N sentences, best first.
+
+    Attributes:
+        parents: [N, 2K], beams that are continued.
+        tokens: int64 [N, 2K].
+        scores: float64 [N, 2K], log-probabilities; minus infinity for those that do not count.
+    """
+
+    parents: Places
+    tokens: NDArray[np.int64]
+    scores: NDArray[np.float64]
 
 
 def best_offers(

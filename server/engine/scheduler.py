@@ -100,6 +100,7 @@ class Load:
         share: rows it should take, so that others have work too; see `server.engine.shares`.
         lane: the lane.
         run_tokens: source tokens that one encoder run takes; of documents no more are started at a time.
+        guarded_tokens: the same while short requests have come.
         fits: whether there is memory for a sentence in addition to those it said yes to.
     """
 
@@ -107,6 +108,7 @@ class Load:
     share: int = sys.maxsize
     lane: Lane = "short"
     run_tokens: int = sys.maxsize
+    guarded_tokens: int = GUARDED_TOKENS
     fits: Callable[[Sequence], bool] = lambda _: True
 
 
@@ -198,7 +200,7 @@ class Scheduler:
         budget_tokens, free_rows, share = self._limits.max_batch_tokens, load.free_rows, load.share
         if load.lane == "long":
             guarded = now_s < self._last_short_s + GUARDED_FOR_S
-            budget_tokens = min(budget_tokens, load.run_tokens, GUARDED_TOKENS if guarded else sys.maxsize)
+            budget_tokens = min(budget_tokens, load.guarded_tokens if guarded else load.run_tokens)
         granted_tokens_per_s = max(FAIR_TOKENS_PER_S, FAIR_SHARE * self._rate.tokens_per_s)
         turns = self._turns[load.lane]
         admitted: list[Sequence] = []

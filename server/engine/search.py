@@ -17,7 +17,7 @@ search, see `server.engine.ending`.
 library's choice of algorithm. Every row is reduced on its own, bit by bit the same alone and in any batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from .sequence import DecodingOptions, FinishReason, Hypothesis
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
+Tokens = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +81,23 @@ class Search(Protocol):
     def needs_all(self, count: int) -> bool:
         """Whether the next step of the first `count` sentences needs more than each row's 2K best columns."""
 
-    def advance(
-        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, *, normalised: bool = False
-    ) -> Advance:
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the next tokens of the sentences in the first places.
 
         Args:
             logits: float32 [N*K, C], unnormalised scores; may be overwritten.
             columns: the tokens that the C columns stand for; C is at least 2K.
-            normalised: whether these are the log-probabilities of the best columns of each row, among which
-                is none that the model never writes.
+
+        Returns:
+            What was decided.
+        """
+
+    def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
+        """Do the same where somebody else has looked for the best of every row; not if `needs_all`.
+
+        Args:
+            tokens: int64 [N*K, k], most probable first, of equal ones the lowest; none that is never written.
+            log_probabilities: float32 [N*K, k]; of a row whose scores are not finite, no numbers.
 
         Returns:
             What was decided.
@@ -154,22 +162,41 @@ class GreedySearch:
         """Whether a sentence draws or is constrained; see `Search.needs_all`."""
         return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
 
-    def advance(
-        self, logits: Floats, columns: Columns = WHOLE_VOCABULARY, *, normalised: bool = False
-    ) -> Advance:
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the token of every row; see `Search.advance`."""
         count = len(logits)
         places, steps = self._places[:count], self._steps[:count]
-        if not normalised:
-            self._constraints.apply(logits, steps, columns)
+        self._constraints.apply(logits, steps, columns)
         chosen = logits.argmax(axis=1)
         best = logits[places, chosen]
-        broken, taken = broken_rows(best), best
+        taken = best
         drawing, samples = self._sampler.rows(count)
         if len(drawing):
             chosen[drawing] = self._sampler.draw(logits, drawing, drawing, samples, steps[drawing])
             taken = logits[places, chosen]
-        tokens = columns.tokens(places, chosen)
+
+        def gained(rows: Places) -> Floats:
+            some = logits if len(rows) == count else logits[rows]
+            found: Floats = taken[rows] - log_sum_exp(some, best[rows])
+            return found
+
+        return self._take(columns.tokens(places, chosen), gained, broken_rows(best))
+
+    def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
+        """Take the token of every row; see `Search.choose`."""
+        best = log_probabilities[:, 0]
+        return self._take(tokens[:, 0].copy(), best.__getitem__, broken_rows(best))
+
+    def _take(self, tokens: Tokens, gained: Callable[[Places], Floats], broken: list[int]) -> Advance:
+        """Let every sentence have its token, unless another is forced upon it.
+
+        Args:
+            tokens: int64 [N], changed in place.
+            gained: gives the log-probabilities of the tokens of some rows.
+            broken: places of sentences whose scores are not finite.
+        """
+        count = len(tokens)
+        places, steps = self._places[:count], self._steps[:count]
         forced = self._constraints.forced(steps)
         scored = self._scored[:count]
         if forced:
@@ -181,11 +208,7 @@ class GreedySearch:
             self._some_scored = bool(self._scored[:count].any())
         if self._some_scored and scored.any():
             rows = np.flatnonzero(scored)
-            gained = taken[rows]
-            if not normalised:
-                some = logits if len(rows) == count else logits[rows]
-                gained = gained - log_sum_exp(some, best[rows])
-            self._log_probability[rows] += gained
+            self._log_probability[rows] += gained(rows)
         self._constraints.follow(steps, tokens, NO_ROWS, NO_ROWS)
         self._history[places, steps] = tokens
         steps += 1

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.errors import DrainingError
+from server.runtime.gate import DEVICE_GATE
 from server.runtime.session import Runtime
 
 from .cache_budget import CacheBudget
 from .engine import Engine, encoder_tokens, end_of_unwanted
 from .lanes import Lanes
 from .pool import Pool
-from .scheduler import LANES, STARTS_FIRST, Lane, Load
+from .scheduler import GUARDED_TOKENS, LANES, STARTS_FIRST, Lane, Load
 from .sequence import EngineLimits, EngineObserver, EngineStats, NullObserver, Sequence
 from .shares import Shares
 from .shortlist import Shortlist
@@ -104,9 +105,10 @@ class WorkerPool(Pool):
                 _log.error("%s has not ended", thread.name)
                 return
         # Without this their memory would stay for a while: futures and engines refer to us in circles.
-        for lanes in self._lanes:
-            lanes.close()
-        self._lanes, self._runtime = [], None
+        with DEVICE_GATE.together():
+            for lanes in self._lanes:
+                lanes.close()
+            self._lanes, self._runtime = [], None
 
     def stats(self) -> EngineStats:
         """Say what the engine is doing now."""
@@ -127,6 +129,8 @@ class WorkerPool(Pool):
     def _lanes_of(self, worker: int, runtime: Runtime, shortlist: Shortlist | None) -> Lanes:
         """Make a worker's engines and give them access to the line."""
         run_tokens = encoder_tokens(runtime, self._limits)
+        # On a device an encoder run takes little more than a step, and with few tokens no less.
+        guarded_tokens = GUARDED_TOKENS if runtime.device is None else run_tokens
 
         def schedule(lane: Lane, free_rows: int) -> list[Sequence]:
             now_s = self._clock()
@@ -138,7 +142,8 @@ class WorkerPool(Pool):
                     worker, lane, self._scheduler.rows[lane], everyone=self._scheduler.lacks_memory
                 )
                 reserve = functools.partial(self._budget.reserve, worker, lane)
-                admitted = self._scheduler.admit(now_s, Load(free_rows, share, lane, run_tokens, reserve))
+                load = Load(free_rows, share, lane, run_tokens, guarded_tokens, reserve)
+                admitted = self._scheduler.admit(now_s, load)
                 self._shares.note(worker, lane, busy + sum(sequence.beam_size for sequence in admitted))
                 if self._scheduler.sentences:
                     self._tell()  # it may be another's turn now

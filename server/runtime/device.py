@@ -8,11 +8,15 @@ The CPU can be such a device, too: then all of this runs in tests, on the same c
 
 Things that bite on CUDA: a host array is copied to the device when it is *bound*, not when the graph runs, so
 host inputs are bound anew for every run; the copy is only queued, so inputs are waited for before a run, as
-outputs are after it; and memory from the allocator holds anything.
+outputs are after it; and memory from the allocator holds anything. Whatever may allocate passes a gate
+(`gate`).
 """
 
+import contextlib
 import functools
+import io
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,6 +27,7 @@ from numpy.typing import NDArray
 
 from server.errors import SettingError
 
+from .gate import DEVICE_GATE
 from .onnx_writer import GraphWriter
 
 Provider = str | tuple[str, dict[str, str]]
@@ -35,6 +40,13 @@ _CUDA_OPTIONS = {
     # Nothing is convolved; do not search for algorithms.
     "cudnn_conv_algo_search": "DEFAULT",
 }
+_REPLAYED_OPTIONS = {**_CUDA_OPTIONS, "enable_cuda_graph": "1"}
+_ENVIRONMENT = {
+    # Attention of one position by ONNX Runtime's XQA kernels, their default, takes 67 us for 256 rows of 8
+    # heads of 64 (H200), two thirds of a step of 6 layers of 512; what it has besides takes a fraction.
+    "ORT_ENABLE_XQA": "0",
+}
+_SILENT = 4
 _INT64 = np.dtype(np.int64)
 
 
@@ -90,15 +102,12 @@ class DeviceRun:
         self._binding = session.io_binding()
         self._kept: dict[str, DeviceTensor | NDArray[Any]] = {}
 
-    def bind_inputs(self, inputs: Mapping[str, DeviceTensor | NDArray[Any]]) -> None:
-        """Bind tensors on the device for all runs to come, and host arrays for the next one."""
+    def bind_inputs(self, inputs: Mapping[str, DeviceTensor]) -> None:
+        """Bind tensors on the device for all runs to come."""
         for name, value in inputs.items():
             self._kept[name] = value
-            if isinstance(value, DeviceTensor):
-                dtype = value.dtype.type
-                self._binding.bind_input(name, value.device, 0, dtype, value.shape, value.address)
-            else:
-                self._binding.bind_cpu_input(name, value)
+            dtype = value.dtype.type
+            self._binding.bind_input(name, value.device, 0, dtype, value.shape, value.address)
 
     def bind_outputs(self, outputs: Mapping[str, DeviceTensor | NDArray[Any]]) -> None:
         """Bind where results go, on the device or on the host."""
@@ -119,10 +128,25 @@ class DeviceRun:
         """Give what the last run allocated, in the order of `bind_new`; of one dtype."""
         return [DeviceTensor.of(value, device, dtype) for value in self._binding.get_outputs()]
 
-    def run(self) -> None:
-        """Run on what is bound, to the end: results are there when it returns."""
+    def run(self, inputs: Mapping[str, NDArray[Any]] | None = None) -> None:
+        """Run on what is bound, to the end: results are there when it returns.
+
+        Args:
+            inputs: host arrays for this run.
+        """
+        with DEVICE_GATE.together():
+            self.bind_now(inputs or {})
+            self._run(self._run_options)
+
+    def bind_now(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        """Bind host arrays, with what is in them now; for who has passed the gate."""
+        for name, value in inputs.items():
+            self._kept[name] = value
+            self._binding.bind_cpu_input(name, value)
+
+    def _run(self, run_options: ort.RunOptions) -> None:
         self._binding.synchronize_inputs()
-        self._session.run_with_iobinding(self._binding, self._run_options)
+        self._session.run_with_iobinding(self._binding, run_options)
         self._binding.synchronize_outputs()
 
 
@@ -132,13 +156,14 @@ class OnnxDevice:
     Attributes:
         name: as ONNX Runtime has it, `cuda` or `cpu`.
         providers: execution providers, best first.
+        replaying: the same for sessions whose runs may be recorded and replayed; see `replay`.
         run_options: of every run on it.
     """
 
-    def __init__(self, name: str, providers: Sequence[Provider]) -> None:
+    def __init__(self, name: str, providers: Sequence[Provider], replaying: Sequence[Provider]) -> None:
         """Name a device; `cuda` makes the one that counts."""
         self.name = name
-        self.providers = list(providers)
+        self.providers, self.replaying = list(providers), list(replaying)
         self.run_options = ort.RunOptions()
         self.run_options.add_run_config_entry("gpu_graph_id", "-1")
 
@@ -147,8 +172,9 @@ class OnnxDevice:
         """Load a small graph, once: on CUDA every session has handles and workspaces of its own."""
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        options.log_severity_level = 4
-        return ort.InferenceSession(model, options, providers=self.providers, enable_fallback=0)
+        options.log_severity_level = _SILENT
+        with DEVICE_GATE.together():
+            return ort.InferenceSession(model, options, providers=self.providers, enable_fallback=0)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceTensor:
         """Allocate zeros.
@@ -157,7 +183,8 @@ class OnnxDevice:
             MemoryError: the device has no room.
         """
         try:
-            memory = ort.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype.type, self.name, 0)
+            with DEVICE_GATE.together():
+                memory = ort.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype.type, self.name, 0)
         except Exception as error:
             raise MemoryError(f"{self.name}: no room for {list(shape)} of {dtype}") from error
         tensor = DeviceTensor.of(memory, self.name, dtype)
@@ -172,10 +199,9 @@ class OnnxDevice:
         """
         run = DeviceRun(self._zeros_session(tensor.dtype), self.run_options)
         elements = math.prod(tensor.shape)
-        run.bind_inputs({"shape": np.array([elements], np.int64)})
         run.bind_outputs({"zeros": tensor.seen_as([elements], tensor.dtype)})
         try:
-            run.run()
+            run.run({"shape": np.array([elements], np.int64)})
         except Exception as error:
             raise MemoryError(f"{self.name}: a tensor cannot be cleared") from error
 
@@ -187,8 +213,9 @@ class OnnxDevice:
         return self.session(graph.serialise())
 
 
+@functools.cache
 def cuda() -> OnnxDevice:
-    """Give the first CUDA device, after a run on it.
+    """Give the first CUDA device, after a run on it; always the same one.
 
     Raises:
         SettingError: it cannot be used; says why and what to do.
@@ -199,8 +226,13 @@ def cuda() -> OnnxDevice:
             "setting device: this onnxruntime has no CUDA; install onnxruntime-gpu in its place "
             f"(extra `gpu`, never beside `cpu`), {remedy}"
         )
-    ort.preload_dlls()
-    device = OnnxDevice("cuda", [(_CUDA, _CUDA_OPTIONS), "CPUExecutionProvider"])
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    ort.set_default_logger_severity(_SILENT)  # of warnings that no log of a session silences
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it lacks; the error below says that
+        ort.preload_dlls()
+    others = ["CPUExecutionProvider"]
+    device = OnnxDevice("cuda", [(_CUDA, _CUDA_OPTIONS), *others], [(_CUDA, _REPLAYED_OPTIONS), *others])
     try:
         found = device._zeros_session(np.dtype(np.float32)).get_providers()
         if _CUDA in found:

@@ -6,8 +6,8 @@ written (ScatterND takes what Gather gave), and the table that is written is bou
 same address, so that only what moves is touched: both ScatterND kernels, CPU and CUDA, copy the rest only if
 the addresses differ.
 
-Positions are moved as the widest integers that divide them: ScatterND on CUDA has one thread for each
-position, which copies number by number.
+Positions are moved in pieces of a few integers, the widest that divide them: ScatterND on CUDA has one thread
+for each piece, which copies number by number, and every piece has an index of its own.
 """
 
 import functools
@@ -29,6 +29,9 @@ Pair = tuple[DeviceTensor, DeviceTensor]
 
 _INT64 = np.dtype(np.int64)
 _WORDS: dict[int, np.dtype[Any]] = {8: _INT64, 4: np.dtype(np.int32), 2: np.dtype(np.int16)}
+
+PIECE_WORDS = 4
+"""Integers of a piece, if that divides a position: 32 bytes, by which a GPU reads memory."""
 
 
 class DeviceCaches:
@@ -122,6 +125,10 @@ class DeviceCaches:
         self._moving(*moves)
         self._origins, self._filled, self._source = {}, 0, 0
 
+    def covered(self, count: int) -> int:
+        """Round up to a size that is met again soon; see `memory.Caches`."""
+        return min(self._sentences, usual_size(count))
+
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, DeviceTensor]]:
         """Give the decoder's inputs by name; see `memory.Caches`."""
         for kind, tensors, part in (
@@ -187,6 +194,12 @@ class DeviceCaches:
         return (heads * capacity).reshape(-1, 1)
 
 
+def usual_size(count: int) -> int:
+    """Round up by less than a quarter: 1 to 8, then four sizes for each doubling, as 10, 12, 14, 16."""
+    step = 1 << max(0, (count - 1).bit_length() - 3)
+    return -(-count // step) * step
+
+
 class Mover:
     """Makes moves of positions between tensors of a device. Owned by the worker thread."""
 
@@ -199,7 +212,9 @@ class Mover:
         """
         self._device = device
         self._word = _WORDS[math.gcd(position_bytes, 8)]
-        self._words = position_bytes // self._word.itemsize
+        words = position_bytes // self._word.itemsize
+        self._words = math.gcd(words, PIECE_WORDS)
+        self._pieces = words // self._words
         self._sessions: dict[tuple[int, ...], ort.InferenceSession] = {}
 
     def move(self, groups: Sequence[Sequence[Pair]]) -> "Move":
@@ -217,20 +232,21 @@ class Mover:
                 table = self._table(written)
                 run.bind_inputs({f"read_{group}_{pair}": self._table(read), f"table_{group}_{pair}": table})
                 run.bind_outputs({f"written_{group}_{pair}": table})
-        return Move(run)
+        return Move(run, self._pieces)
 
     def _table(self, tensor: DeviceTensor) -> DeviceTensor:
-        """See a tensor as a table of positions."""
-        positions = tensor.nbytes // (self._words * self._word.itemsize)
-        return tensor.seen_as((positions, self._words), self._word)
+        """See a tensor as a table of pieces."""
+        pieces = tensor.nbytes // (self._words * self._word.itemsize)
+        return tensor.seen_as((pieces, self._words), self._word)
 
 
 class Move:
     """A move whose tensors are bound and whose indices are not. Owned by the worker thread."""
 
-    def __init__(self, run: DeviceRun) -> None:
-        """Take the run with its tensors."""
+    def __init__(self, run: DeviceRun, pieces: int) -> None:
+        """Take the run with its tensors, and how many pieces make a position."""
         self._run = run
+        self._pieces = pieces
 
     def __call__(self, *groups: tuple[Indices, Indices, int]) -> None:
         """Move, for each group, runs of positions.
@@ -241,24 +257,23 @@ class Move:
         Raises:
             MemoryError: the run failed; what it wrote is undefined.
         """
+        inputs: dict[str, Indices] = {}
         for group, (read, written, count) in enumerate(groups):
-            offsets = np.arange(count, dtype=np.int64)[None]
-            self._run.bind_inputs(
-                {f"from_{group}": read, f"to_{group}": written, f"offsets_{group}": offsets}
-            )
+            inputs[f"from_{group}"], inputs[f"to_{group}"] = read * self._pieces, written * self._pieces
+            inputs[f"offsets_{group}"] = np.arange(count * self._pieces, dtype=np.int64)[None]
         try:
-            self._run.run()
+            self._run.run(inputs)
         except Exception as error:  # on a device that works, there is only one reason
             raise MemoryError(f"positions cannot be moved: {error}") from error
 
 
 def moving_graph(sizes: Sequence[int], word: np.dtype[Any], words: int) -> bytes:
-    """Write the graph that moves positions.
+    """Write the graph that moves pieces of positions.
 
     Args:
         sizes: pairs of each group.
-        word: dtype that positions are moved as.
-        words: how many of them make a position.
+        word: dtype that pieces are moved as.
+        words: how many of them make a piece.
     """
     graph = GraphWriter()
     last_axis = graph.weight(np.array([-1], np.int64))
@@ -271,9 +286,9 @@ def moving_graph(sizes: Sequence[int], word: np.dtype[Any], words: int) -> bytes
         written = graph.node("Unsqueeze", [graph.node("Add", [written, offsets]), last_axis])
         for pair in range(size):
             name = f"{group}_{pair}"
-            source = graph.input(f"read_{name}", word, [f"positions_read_{name}", words])
-            table = graph.input(f"table_{name}", word, [f"positions_{name}", words])
+            source = graph.input(f"read_{name}", word, [f"pieces_read_{name}", words])
+            table = graph.input(f"table_{name}", word, [f"pieces_{name}", words])
             moved = graph.node("Gather", [source, read], axis=0)
             graph.node("ScatterND", [table, written, moved], [f"written_{name}"])
-            graph.output(f"written_{name}", word, [f"positions_{name}", words])
+            graph.output(f"written_{name}", word, [f"pieces_{name}", words])
     return graph.serialise()

@@ -35,7 +35,7 @@ class DeviceRanker:
         self._vocabulary = spec.vocabulary_size
         self._rows = rows
         best = min(best, spec.vocabulary_size)
-        graph = ranking_graph(spec.vocabulary_size, best, spec.suppressed_ids)
+        graph = ranking_graph(spec.vocabulary_size, best, spec.suppressed_ids, doubts_softmax=True)
         self._rank = DeviceRun(device.session(graph), device.run_options)
         # The tensor that the runs are bound to: the same one, until the batch has another size.
         self._bound: dict[DeviceRun, tuple[int, int]] = {}

@@ -6,6 +6,7 @@ there, see what was written before.
 
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -16,7 +17,14 @@ from server.errors import InferenceError
 from .device import DeviceRun, DeviceTensor, OnnxDevice
 from .device_caches import DeviceCaches
 from .device_scores import DeviceRanker
+from .gate import DEVICE_GATE
+from .graph import Graph
+from .replay import Recorder, ReplayedRun
 from .session import ModelSpec, StepBuffers, cache_names
+
+RECORDED_AFTER = 2
+"""Steps of a batch of one size before one is recorded: a recording takes as long as five, and sizes that a
+batch only passes through are not worth it."""
 
 
 class DeviceEncoder:
@@ -43,9 +51,8 @@ class DeviceEncoder:
         """Compute cross-attention keys and values; see `EncoderSession.encode`."""
         try:
             run = DeviceRun(self._session, self._run_options)
-            run.bind_inputs({"input_ids": input_ids, "lengths": lengths})
             run.bind_new(self._outputs, self._device)
-            run.run()
+            run.run({"input_ids": input_ids, "lengths": lengths})
             return run.results(self._device, self._dtype)
         except Exception as error:
             raise InferenceError(f"the encoder failed: {type(error).__name__}") from error
@@ -54,33 +61,87 @@ class DeviceEncoder:
 class DeviceDecoder:
     """A decoder graph with this worker's bindings. Owned by one worker thread."""
 
-    def __init__(self, session: ort.InferenceSession, run_options: ort.RunOptions) -> None:
-        """Wrap a loaded session.
+    def __init__(self, graph: Graph, run_options: ort.RunOptions, device: OnnxDevice) -> None:
+        """Wrap a loaded graph.
 
         Args:
-            session: the decoder graph of one beam width.
+            graph: the decoder graph of one beam width, loaded for replays.
             run_options: options of every run.
+            device: where it runs.
         """
-        self._session = session
-        self._run_options = run_options
-        self._runs: weakref.WeakKeyDictionary[StepBuffers, DeviceRun] = weakref.WeakKeyDictionary()
+        self._graph = graph
+        self._recorder = Recorder(device, graph.shared, run_options)
+        self._steps: weakref.WeakKeyDictionary[StepBuffers, _Step] = weakref.WeakKeyDictionary()
+        self._may_renew = True
 
     def step(self, buffers: StepBuffers) -> None:
         """Run the decoder for one target position of every row; see `DecoderSession.step`."""
         try:
-            run = self._runs.get(buffers)
-            if run is None:
-                run = DeviceRun(self._session, self._run_options)
-                run.bind_inputs(buffers.inputs)
-                run.bind_outputs(buffers.outputs)
-                self._runs[buffers] = run
-            else:
-                run.bind_inputs(
-                    {name: value for name, value in buffers.inputs.items() if isinstance(value, np.ndarray)}
-                )
-            run.run()
+            step = self._steps.get(buffers)
+            if step is not None and step.is_due and self._recorder.full and self._may_renew:
+                self._renew()
+                step = self._steps.get(buffers)
+            if step is None:
+                step = self._steps[buffers] = _Step(self._recorder, buffers)
+            step.run()
         except Exception as error:
             raise InferenceError(f"the decoder failed: {type(error).__name__}") from error
+
+    def _renew(self) -> None:
+        """Go on with a session that has no recordings yet, if there can be one."""
+        session = self._graph.renew()
+        self._may_renew = session is not None
+        if session is not None:
+            with DEVICE_GATE.together():  # the old one's memory is freed
+                self._steps.clear()
+                self._recorder = Recorder(self._recorder.device, session, self._recorder.run_options)
+
+
+class _Step:
+    """Steps on the same buffers: bound anew with what the host says, later recorded."""
+
+    def __init__(self, recorder: Recorder, buffers: StepBuffers) -> None:
+        self._recorder = recorder
+        self._host: dict[str, NDArray[Any]] = {}
+        self._inputs: dict[str, DeviceTensor] = {}
+        for name, value in buffers.inputs.items():
+            if isinstance(value, DeviceTensor):
+                self._inputs[name] = value
+            else:
+                self._host[name] = value
+        self._outputs = dict(buffers.outputs)
+        self._run = DeviceRun(recorder.session, recorder.run_options)
+        self._run.bind_inputs(self._inputs)
+        self._run.bind_outputs(self._outputs)
+        self._replayed: ReplayedRun | None = None
+        self._runs = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has been made so often that it is to be recorded."""
+        return self._runs >= RECORDED_AFTER and self._replayed is None
+
+    def run(self) -> None:
+        """Make a step."""
+        if self.is_due and not self._recorder.full:
+            self._replayed = self._for_replays()
+        if self._replayed is not None:
+            self._replayed.replay()
+        else:
+            self._runs += 1
+            self._run.run(self._host)
+
+    def _for_replays(self) -> ReplayedRun:
+        """Say on the device what the host says, but for the totals, which a recording takes as they are.
+
+        They are only bounds of the lengths, which choose among kernels; every length fits the capacity.
+        """
+        totals = {
+            "self_total": np.array(self._inputs["self_key_0"].shape[2], np.int32),
+            "cross_total": np.array(self._inputs["cross_key_0"].shape[2], np.int32),
+        }
+        arrays = {name: array for name, array in self._host.items() if name not in totals}
+        return ReplayedRun(self._recorder, arrays, totals, self._inputs, self._outputs)
 
 
 class DeviceMemory:

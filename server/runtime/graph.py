@@ -7,9 +7,12 @@ from pathlib import Path
 
 import onnxruntime as ort
 
+from export.bundle import BundleError
+
 from .traffic import Traffic
 
 _log = logging.getLogger("dragoman.runtime")
+_CHANGED = "the bundle's files have changed since it was loaded: going on without them"
 
 FileStates = Mapping[str, tuple[int, int, int]]
 """Of every file of a directory: inode, bytes, and time of the last change in nanoseconds."""
@@ -56,12 +59,29 @@ class Graph:
                 being put in their place, what they hold now is no part of this model.
         """
         self._load = load
+        self._threads = threads
         self._solo_threads = solo_threads if solo_threads > threads else 0
         self._is_unchanged = is_unchanged
         self._lock = threading.Lock()
         self._solo: ort.InferenceSession | None = None
         self.traffic = traffic
         self.shared = load(threads)
+
+    def renew(self) -> ort.InferenceSession | None:
+        """Load it once more, in the place of `shared`, which lives on for who has it.
+
+        Returns:
+            The new session; None if the files are not what they were, or cannot be loaded any more.
+        """
+        if not self._is_unchanged():
+            _log.warning(_CHANGED)
+            return None
+        try:
+            self.shared = self._load(self._threads)
+        except BundleError as error:
+            _log.warning("going on without another session: %s", error)
+            return None
+        return self.shared
 
     def session(self, alone: bool) -> ort.InferenceSession:
         """Give the session for a run."""
@@ -70,7 +90,7 @@ class Graph:
         with self._lock:
             if self._solo is None and self._solo_threads:
                 if not self._is_unchanged():
-                    _log.warning("the bundle's files have changed since it was loaded: going on without them")
+                    _log.warning(_CHANGED)
                     self._solo_threads = 0
                     return self.shared
                 self._solo = self._load(self._solo_threads)

@@ -66,6 +66,12 @@ class Caches(Protocol):
     def settle(self) -> None:
         """Do what `move` has put off."""
 
+    def covered(self, count: int) -> int:
+        """Tell how many sentences, the places behind them included, a step of `count` had better be made for.
+
+        At least `count`, and no more than there are places. What is in the places behind them is never read.
+        """
+
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Tensor]]:
         """Give the decoder's inputs of some sentences and their rows by name."""
 

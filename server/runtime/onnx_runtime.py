@@ -7,18 +7,6 @@ A worker that has the machine to itself uses the cores of the others: a second s
 with several threads that spin while a run lasts. On two cores that takes 1.5 instead of 2.5 ms for one row of
 6+6 layers of 512 (int8), and gives the same bits. It takes as much memory again as the graphs that were used
 so.
-
-Settings that were measured, not assumed:
-
-- The fusion of Add + LayerNormalization into SkipLayerNormalization is kept out: a decoder step of 6 layers
-  of 512 with 32 rows takes 12.8 ms with it and 11.5 without. Leaving out all extended optimisations gives
-  11.3, too little to forgo them for every graph to come.
-- Spinning is off but for a worker alone: a spinning thread takes a core from a worker that has something to
-  do.
-- Memory patterns are off: they are kept per combination of shapes, and ours change with every sentence. No
-  difference in speed was seen, with or without them.
-- The memory arena, which all workers share, is off where every thread keeps what it frees; see
-  `server.allocator`. A worker alone has one for itself, and is 2 % faster with it.
 """
 
 import functools
@@ -33,7 +21,6 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from export.bundle import BundleError, Manifest
-from server.allocator import keeps_large_blocks
 from server.errors import InferenceError
 
 from .beam_burst import OnnxBeamBurst
@@ -45,14 +32,13 @@ from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
 from .huge_pages import huge_pages_so_far, use_huge_pages
 from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
+from .opening import CPU, open_session, run_options, session_options
 from .ranking import OnnxRanker
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
 from .traffic import PROCESS_TRAFFIC
 
-CPU = ["CPUExecutionProvider"]
-PROCESSOR = OnnxDevice("cpu", CPU)
+PROCESSOR = OnnxDevice("cpu", CPU, CPU)
 
-_SLOW_FUSIONS = ["SkipLayerNormFusion"]
 _INT8 = "tensor(int8)"
 _DTYPES: dict[str, np.dtype[Any]] = {
     "tensor(float)": np.dtype(np.float32),
@@ -141,7 +127,6 @@ class ModelRuntime:
         """
         self._manifest = manifest
         self._device, self._memory = device, None if device is None else DeviceMemory(device)
-        self._providers = CPU if device is None else device.providers
         self._shortlist = manifest.shortlist if shortlist and device is None else None
         graphs = manifest.graphs if self._shortlist is None else self._shortlist
         self._decoder_files = graphs.decoders
@@ -149,7 +134,10 @@ class ModelRuntime:
         self._traffic = PROCESS_TRAFFIC
         # Neither knows this object, so that nothing keeps weights that are let go.
         self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
-        self._loader = functools.partial(_loader, directory, intra_op_threads, self._providers)
+        providers = (CPU, CPU) if device is None else (device.providers, device.replaying)
+        self._encoder_loader, self._loader = (
+            functools.partial(_loader, directory, intra_op_threads, each) for each in providers
+        )
         self._run_options = run_options()
         self._lock = threading.Lock()
         self._decoders: dict[int, Graph] = {}
@@ -235,7 +223,7 @@ class ModelRuntime:
         except BundleError as error:
             raise InferenceError(str(error)) from error
         if self._device is not None:
-            return DeviceDecoder(graph.shared, self._run_options)
+            return DeviceDecoder(graph, self._run_options, self._device)
         return OnnxDecoder(graph, self._run_options)
 
     def burst(self, stop: NDArray[np.int64]) -> OnnxBurst | None:
@@ -260,7 +248,8 @@ class ModelRuntime:
         self._run_options.terminate = True
 
     def _load_encoder(self) -> EncoderSession:
-        graph, device = self._graph(self._manifest.graphs.encoder), self._device
+        load, device = self._encoder_loader(self._manifest.graphs.encoder), self._device
+        graph = Graph(load, self._threads, self._solo_threads, self._traffic, self._is_unchanged)
         if device is not None:
             return DeviceEncoder(graph.shared, self._run_options, device.name, self._spec)
         return OnnxEncoder(graph, self._run_options, self._spec.decoder_layers)
@@ -343,47 +332,6 @@ def _load(
 
 def _is_unchanged(directory: Path, states: FileStates) -> bool:
     return file_states(directory) == states
-
-
-def open_session(
-    file: Path, options: ort.SessionOptions, providers: Sequence[Provider]
-) -> ort.InferenceSession:
-    """Load a graph without the fusions that are slower, on a CPU, than what they replace."""
-    disabled = _SLOW_FUSIONS if list(providers) == CPU else []
-    # With its fallback, what it cannot load is printed to standard output and tried again on the processor.
-    return ort.InferenceSession(
-        str(file), options, providers=list(providers), disabled_optimizers=disabled, enable_fallback=0
-    )
-
-
-def session_options(intra_op_threads: int, *, spin: bool = False) -> ort.SessionOptions:
-    """Options of a session; the module's docstring says why.
-
-    Args:
-        intra_op_threads: threads of one run.
-        spin: whether its threads wait for work by spinning, until the run ends; for one run at a time.
-    """
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = intra_op_threads
-    options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False
-    options.enable_cpu_mem_arena = spin or not keeps_large_blocks()
-    options.log_severity_level = 4  # an error is raised, too, and our log says it in one line of JSON
-    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    return options
-
-
-def run_options() -> ort.RunOptions:
-    """Options of every run; graph capture is a matter of WebGPU and CUDA, and off.
-
-    Saying so saves time on the CPU: where the entry is missing, `run_with_iobinding` looks for it, raises and
-    catches an exception, which took 0.08 ms of a step of 3 ms.
-    """
-    options = ort.RunOptions()
-    options.add_run_config_entry("gpu_graph_id", "-1")
-    return options
 
 
 def _expected_inputs(layers: int) -> set[str]:

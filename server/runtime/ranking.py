@@ -14,7 +14,9 @@ instead of 0.18 for 8 rows of 32,000.
 keeps to it. Of its CUDA kernels not all do: where more than k columns reach the k-th score, which of the
 equal ones are found depends on the kernel that is chosen for the size.
 
-**Broken rows.** A number that is not finite makes all of a row's log-probabilities NaN.
+**Broken rows.** A number that is not finite makes all of a row's log-probabilities NaN. CUDA's LogSoftmax of
+up to 1,024 columns gives finite ones for a row of nothing but minus infinity, and its TopK a finite score:
+there the score in the best column is looked at, too.
 """
 
 from collections.abc import Sequence
@@ -113,7 +115,14 @@ def block_size(vocabulary: int, best: int) -> int | None:
     return block if 2 * searched(block) < vocabulary else None
 
 
-def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = (), block: int | None = None) -> bytes:
+def ranking_graph(
+    vocabulary: int,
+    best: int,
+    never: Sequence[int] = (),
+    block: int | None = None,
+    *,
+    doubts_softmax: bool = False,
+) -> bytes:
     """Write the graph that finds the best columns of rows and their log-probabilities.
 
     Scores are compared, not their log-probabilities: subtracting can make two of them equal.
@@ -124,6 +133,7 @@ def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = (), block: 
         never: columns whose scores are taken to be minus infinity.
         block: a divisor of V, at most V / k: only the k best blocks of so many columns are searched; None
             searches all columns.
+        doubts_softmax: whether LogSoftmax may give numbers for a row of none.
     """
     graph = GraphWriter()
     scores = graph.input("logits", _FLOAT, ["R", vocabulary])
@@ -135,7 +145,7 @@ def ranking_graph(vocabulary: int, best: int, never: Sequence[int] = (), block: 
         _search_all(graph, scores, best)
     else:
         _search_blocks(graph, scores, vocabulary, best, block)
-    return _with_log_probabilities(graph, scores, best)
+    return _with_log_probabilities(graph, scores, best, doubts_softmax=doubts_softmax)
 
 
 def any_width_graph(best: int) -> bytes:
@@ -153,10 +163,19 @@ def any_width_graph(best: int) -> bytes:
     return _with_log_probabilities(graph, scores, best)
 
 
-def _with_log_probabilities(graph: GraphWriter, scores: str, best: int) -> bytes:
+def _with_log_probabilities(
+    graph: GraphWriter, scores: str, best: int, *, doubts_softmax: bool = False
+) -> bytes:
     """Add the nodes that give the log-probabilities of the `columns` that were found; returns the graph."""
     every = graph.node("LogSoftmax", [scores])
-    graph.node("GatherElements", [every, "columns"], ["log_probabilities"], axis=1)
+    if doubts_softmax:
+        found = graph.node("GatherElements", [every, "columns"], axis=1)
+        first = graph.node("Gather", ["columns", graph.weight(_ints(0))], axis=1)
+        largest = graph.node("GatherElements", [scores, first], axis=1)
+        zero_or_nan = graph.node("Mul", [largest, graph.weight(np.zeros(1, np.float32))])
+        graph.node("Add", [found, zero_or_nan], ["log_probabilities"])
+    else:
+        graph.node("GatherElements", [every, "columns"], ["log_probabilities"], axis=1)
     graph.output("log_probabilities", _FLOAT, ["R", best])
     graph.output("columns", _INT64, ["R", best])
     return graph.serialise()

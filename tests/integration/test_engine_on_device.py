@@ -3,12 +3,14 @@
 With the CPU as the device all of it but the kernels is what runs on CUDA. A GPU, if there is one, takes part.
 """
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
@@ -16,7 +18,9 @@ from export.bundle import Manifest, verify_bundle
 from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis
 from server.engine.worker import WorkerPool
 from server.errors import InferenceError
+from server.runtime import replay
 from server.runtime.device import OnnxDevice
+from server.runtime.graph import Graph
 from server.runtime.memory import DeviceRanker
 from server.runtime.onnx_runtime import ModelRuntime
 from tests.server import random_bundle
@@ -178,3 +182,28 @@ def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(t
     pool.submit("request", [(5, 6, 7)], EACH_WAY["sampling"])[0].result(WAIT_S)
     assert any("_whole" in vars(ranker) for ranker in made)
     pool.close(WAIT_S)
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["renewed", "files changed"])
+def test_a_session_full_of_recordings_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """Each number of sentences and each growth of the caches wants a recording; with room for three, many."""
+    monkeypatch.setattr(replay, "MOST_RECORDINGS", 3)
+    renewed: list[bool] = []
+    renew = Graph.renew
+
+    def watched(graph: Graph) -> ort.InferenceSession | None:
+        session = renew(graph)
+        renewed.append(session is not None)
+        return session
+
+    monkeypatch.setattr(Graph, "renew", watched)
+    both = Both(tmp_path, random_bundle.write(tmp_path), CPU_AS_DEVICE)
+    if changed:
+        (tmp_path / "decoder.onnx").touch()
+    for longest in (40, 150, 60, 150):
+        both.compare([dataclasses.replace(PLAIN, max_decoding_length=longest + k) for k in range(16)])
+    both.close()
+    assert set(renewed) == {not changed}
+    assert len(renewed) > 3 or changed

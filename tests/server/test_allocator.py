@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from server import allocator
-from server.runtime.onnx_runtime import session_options
+from server.runtime.opening import session_options
 
 PROGRAM = """
 import numpy, psutil, server.allocator
@@ -61,7 +61,7 @@ def test_what_lies_free_between_small_blocks_is_given_back(repository: Path) -> 
 
 KEEP = """
 import resource, numpy, server.allocator
-from server.runtime.onnx_runtime import session_options
+from server.runtime.opening import session_options
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def churn():
     before = faults()

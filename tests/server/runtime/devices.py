@@ -6,7 +6,7 @@ import pytest
 from server.errors import SettingError
 from server.runtime.device import OnnxDevice, cuda
 
-CPU_AS_DEVICE = OnnxDevice("cpu", ["CPUExecutionProvider"])
+CPU_AS_DEVICE = OnnxDevice("cpu", ["CPUExecutionProvider"], ["CPUExecutionProvider"])
 
 
 def usable_cuda() -> bool:

@@ -11,7 +11,8 @@ import pytest
 from export.bundle import BundleError, Manifest, load_manifest
 from server.engine.arena import Arena
 from server.errors import InferenceError
-from server.runtime.onnx_runtime import ModelRuntime, open_session, session_options
+from server.runtime.onnx_runtime import ModelRuntime
+from server.runtime.opening import open_session, session_options
 from tests.server import random_bundle
 from tests.server.random_bundle import HEAD_SIZE, HEADS, LAYERS, LONGEST, SIZE, VOCABULARY
 
