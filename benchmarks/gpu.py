@@ -1,41 +1,54 @@
 """Tokens per second on a GPU: dragoman, CTranslate2 and transformers, all in fp16, in turns in one run.
 
 The models with random weights (`random_model`): they never end by themselves, so that every translation has
-as many tokens as it may. Every system has a process of its own. Ends with code 2 where there is no GPU.
+as many tokens as it may. Every system has a process of its own; of CTranslate2's settings each row has the
+one that is best for it. Ends with code 2 where there is no GPU.
 
-    python -m benchmarks.gpu [--models base tiny] [--sentences 256] [--rounds 7]
+    python -m benchmarks.gpu [--rows base-greedy-256,base-beam4-64] [--rounds 7]
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, vocabulary
-from benchmarks.models import CACHE, RANDOM_SIZES, Model, in_fp16, prepare
+from benchmarks.models import CACHE, RANDOM_SIZES, Model, prepare_fp16
 from benchmarks.spread import ratios, spread
 from benchmarks.turns import TURN_S, Peer, ended_by_signals, wait_for_calm
-from benchmarks.workload import BEAMS, FORCED_TOKENS
+from benchmarks.workload import FORCED_TOKENS, Row, parse_row
 
-SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "dragoman": (
-        {"device": "cuda", "max_rows": 256, "max_kv_cache_mib": 16384, "max_batch_tokens": 8192},
-        {"min_decoding_length": 0},
-    ),
-    "CTranslate2": (
-        {"device": "cuda", "compute_type": "float16"},
-        {"min_decoding_length": 1, "max_batch_size": 256},
-    ),
-    "transformers": ({"device": "cuda"}, {}),
+OURS, CTRANSLATE2 = "dragoman", "CTranslate2"
+SYSTEMS: dict[str, dict[str, Any]] = {
+    OURS: {"device": "cuda", "max_rows": 256, "max_kv_cache_mib": 16384, "max_batch_tokens": 8192},
+    CTRANSLATE2: {"device": "cuda", "compute_type": "float16"},
+    "transformers": {"device": "cuda"},
 }
-"""Settings of each system's process and of its calls."""
+"""Settings of each system's process."""
+
+CALLS: dict[str, Sequence[dict[str, Any]]] = {
+    OURS: [{"min_decoding_length": 0}],
+    CTRANSLATE2: [{"min_decoding_length": 1, "max_batch_size": size} for size in (0, 128, 64)],
+    "transformers": [{}],
+}
+"""Of each call; the best of several is taken."""
+
+ROWS = tuple(
+    f"{name}-{way}-{count}"
+    for name in RANDOM_SIZES
+    for way, counts in (("greedy", (1, 32, 256)), ("beam4", (1, 64)))
+    for count in counts
+)
 
 _NO_GPU = 2
+_TRIAL_S = 0.25
 
 
 def missing() -> str | None:
@@ -57,43 +70,53 @@ def missing() -> str | None:
     return None
 
 
-def measure(model: Model, sentences: int, rounds: int) -> dict[str, Any]:
+def measure(model: Model, rows: Sequence[Row], rounds: int) -> dict[str, Any]:
     """Let the systems translate the same sentences in turns.
 
     Args:
-        model: with a bundle of precision fp16.
-        sentences: of one call.
+        model: prepared for a GPU.
+        rows: of this model.
         rounds: in which each system has one turn.
 
     Returns:
-        By beam, the seconds of every turn and the tokens of one, by system.
+        By row, what each system's call was, the seconds of every turn and the tokens of one.
     """
-    drawn = vocabulary.random_sentences(
-        RANDOM_SIZES[model.name].vocabulary, [FORCED_TOKENS] * sentences, 2, ending=False
-    )
     folders = json.dumps({key: str(value) for key, value in asdict(model).items()})
     result: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         peers: dict[str, Peer] = {}
-        for name, (settings, _) in SYSTEMS.items():
+        for name, settings in SYSTEMS.items():
             arguments = [name, folders, json.dumps(settings)]
             peers[name] = Peer(name, "benchmarks.engine_process", arguments, {})
             stack.callback(peers[name].close)
-        for beam in BEAMS:
-            key, seconds = f"{model.name}-beam{beam}", {name: [] for name in peers}
-            tokens: dict[str, int] = {}
-            for peer in peers.values():
-                peer.ask(op="prepare", key=key, sentences=drawn, beam=beam, length=FORCED_TOKENS)
-            for number in range(-1, rounds):  # the first one warms up
-                for name, peer in peers.items():
-                    wait_for_calm([other for other in peers.values() if other is not peer])
-                    answer = peer.ask(op="run", key=key, call=SYSTEMS[name][1], least_s=TURN_S)
-                    tokens[name] = answer["tokens"]
-                    if number >= 0:
-                        seconds[name].append(float(answer["seconds"]))
-            result[key] = {"sentences": sentences, "seconds": seconds, "tokens": tokens}
-            print(summary(key, result[key]), flush=True)
+        for row in rows:
+            result[row.name] = _measure_row(peers, row, rounds)
+            print(summary(row.name, result[row.name]), flush=True)
     return result
+
+
+def _measure_row(peers: dict[str, Peer], row: Row, rounds: int) -> dict[str, Any]:
+    lengths = [FORCED_TOKENS] * row.sentences
+    drawn = vocabulary.random_sentences(RANDOM_SIZES[row.model].vocabulary, lengths, 2, ending=False)
+    calls: dict[str, dict[str, Any]] = {}
+    for name, peer in peers.items():
+        peer.ask(op="prepare", key=row.name, sentences=drawn, beam=row.beam, length=FORCED_TOKENS)
+        trials = [(_turn(peers, name, row, call, _TRIAL_S)["seconds"], call) for call in CALLS[name] * 2]
+        calls[name] = min(trials[len(CALLS[name]) :], key=lambda trial: trial[0])[1]  # the first warm up
+    seconds: dict[str, list[float]] = {name: [] for name in peers}
+    tokens: dict[str, int] = {}
+    for _, (name, call) in itertools.product(range(rounds), calls.items()):
+        answer = _turn(peers, name, row, call, TURN_S)
+        tokens[name] = answer["tokens"]
+        seconds[name].append(float(answer["seconds"]))
+    return {"sentences": row.sentences, "calls": calls, "seconds": seconds, "tokens": tokens}
+
+
+def _turn(
+    peers: dict[str, Peer], name: str, row: Row, call: dict[str, Any], least_s: float
+) -> dict[str, Any]:
+    wait_for_calm([other for other in peers.values() if other is not peers[name]])
+    return peers[name].ask(op="run", key=row.name, call=call, least_s=least_s)
 
 
 def summary(name: str, result: dict[str, Any]) -> str:
@@ -102,8 +125,8 @@ def summary(name: str, result: dict[str, Any]) -> str:
     speeds = [f"{system} {tokens[system] / spread(each).median:.0f}" for system, each in seconds.items()]
     against = []
     for system in seconds:
-        if system != "dragoman":
-            ratio = ratios(seconds[system], seconds["dragoman"])
+        if system != OURS:
+            ratio = ratios(seconds[system], seconds[OURS])
             against.append(f"{ratio.median:.2f} x {system} ({ratio.least:.2f}-{ratio.most:.2f})")
     return f"{name}: tokens/s {', '.join(speeds)}; dragoman is {', '.join(against)}"
 
@@ -113,11 +136,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="*", choices=tuple(RANDOM_SIZES), default=tuple(RANDOM_SIZES))
-    parser.add_argument("--sentences", type=int, default=256, help="of one call")
+    parser.add_argument(
+        "--rows", default=",".join(ROWS), help="model-greedy|beamK-sentences, separated by commas"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="in which each system has one turn")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder for models and results")
     arguments = parser.parse_args()
+    rows = [parse_row(name) for name in arguments.rows.split(",")]
+    if unknown := {row.model for row in rows} - RANDOM_SIZES.keys():
+        parser.error(f"no model with random weights: {', '.join(sorted(unknown))}")
     lacking = missing()
     if lacking is not None:
         print(f"benchmarks.gpu: there is nothing to measure on: {lacking}", file=sys.stderr)
@@ -129,9 +156,9 @@ def main() -> int:
         "rows": {},
     }
     with ended_by_signals():
-        for name in arguments.models:
-            model = in_fp16(prepare(name, arguments.cache.resolve(), print), print)
-            result["rows"] |= measure(model, arguments.sentences, arguments.rounds)
+        for name, of_model in itertools.groupby(rows, key=lambda row: row.model):
+            model = prepare_fp16(name, arguments.cache.resolve(), print)
+            result["rows"] |= measure(model, list(of_model), arguments.rounds)
     out = arguments.cache / "results" / "gpu.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="ascii")

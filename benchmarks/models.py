@@ -13,7 +13,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -110,23 +110,36 @@ def prepare(
     return model
 
 
-def in_fp16(model: Model, report: Callable[[str], None]) -> Model:
-    """Make a bundle of precision fp16, for a GPU, of a prepared model with random weights.
+def prepare_fp16(name: str, cache: Path, report: Callable[[str], None]) -> Model:
+    """Make whatever of a model with random weights is missing or stale, for a GPU.
 
     Returns:
-        The same model with that bundle.
+        The model with a bundle of precision fp16, and with weights of float16 for CTranslate2.
     """
-    size, out = RANDOM_SIZES[model.name], model.bundle.with_name("bundle-fp16")
+    size, home = RANDOM_SIZES[name], cache / "models" / name
+    home.mkdir(parents=True, exist_ok=True)
+    model = Model(name, home / "bundle-fp16", home / "huggingface", home / "ctranslate2-fp16")
+    origin = repr(size) + _hash_files([Path(__file__).parent])
+    once(
+        model.huggingface,
+        origin,
+        lambda out: write_random_model(out, size),
+        lambda: report(f"{name}: writing the weights"),
+    )
+    once(
+        model.ctranslate2,
+        origin,
+        lambda out: convert(model.huggingface, out, quantization="float16"),
+        lambda: report(f"{name}: converting for CTranslate2"),
+    )
     sources = _hash_files([Path(__file__).parents[1] / folder for folder in _SOURCES])
     once(
-        out,
-        repr(size) + sources,
-        lambda aside: _export(
-            model.huggingface, aside, size, lambda line: report(f"{model.name}: {line}"), "fp16"
-        ),
-        lambda: report(f"{model.name}: exporting for dragoman in fp16"),
+        model.bundle,
+        origin + sources,
+        lambda out: _export(model.huggingface, out, size, lambda line: report(f"{name}: {line}"), "fp16"),
+        lambda: report(f"{name}: exporting for dragoman in fp16"),
     )
-    return replace(model, bundle=out)
+    return model
 
 
 def once(out: Path, origin: str, write: Callable[[Path], None], announce: Callable[[], None]) -> None:
@@ -170,20 +183,23 @@ def _recover(bundle: Path, out: Path) -> None:
     written.rmdir()
 
 
-def convert(huggingface: Path, out: Path, vmap: Path | None = None) -> None:
-    """Run CTranslate2's own converter, to int8.
+def convert(
+    huggingface: Path, out: Path, vmap: Path | None = None, quantization: Literal["int8", "float16"] = "int8"
+) -> None:
+    """Run CTranslate2's own converter.
 
     Args:
         huggingface: folder of the model.
         out: folder to fill.
         vmap: vocabulary map that goes with it.
+        quantization: of the weights.
     """
     import transformers
     from ctranslate2.converters import TransformersConverter
 
     transformers.logging.disable_progress_bar()
     TransformersConverter(str(huggingface)).convert(
-        str(out), vmap=str(vmap) if vmap else None, quantization="int8", force=True
+        str(out), vmap=str(vmap) if vmap else None, quantization=quantization, force=True
     )
 
 

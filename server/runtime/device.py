@@ -170,11 +170,11 @@ class OnnxDevice:
     @functools.cache  # noqa: B019 - there is one device, for the life of the process
     def session(self, model: bytes) -> ort.InferenceSession:
         """Load a small graph, once: on CUDA every session has handles and workspaces of its own."""
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = _SILENT
-        with DEVICE_GATE.together():
-            return ort.InferenceSession(model, options, providers=self.providers, enable_fallback=0)
+        return _open(model, self.providers)
+
+    def session_for_replays(self, model: bytes) -> ort.InferenceSession:
+        """Load a small graph for who records its runs: another one every time, as it keeps recordings."""
+        return _open(model, self.replaying)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceTensor:
         """Allocate zeros.
@@ -211,6 +211,14 @@ class OnnxDevice:
         graph.node("ConstantOfShape", ["shape"], ["zeros"], value=np.zeros(1, dtype))
         graph.output("zeros", dtype, ["elements"])
         return self.session(graph.serialise())
+
+
+def _open(model: bytes, providers: Sequence[Provider]) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = _SILENT
+    with DEVICE_GATE.together():
+        return ort.InferenceSession(model, options, providers=list(providers), enable_fallback=0)
 
 
 @functools.cache

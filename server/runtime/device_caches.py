@@ -23,6 +23,7 @@ from .device import DeviceRun, DeviceTensor, OnnxDevice
 from .memory import Places
 from .onnx_writer import GraphWriter
 from .session import ModelSpec, cache_names
+from .sizes import usual_size
 
 Indices = NDArray[np.int64]
 Pair = tuple[DeviceTensor, DeviceTensor]
@@ -192,12 +193,6 @@ class DeviceCaches:
         """Give the first position of every head of rows [M] in a table of positions: int64 [M*H, 1]."""
         heads = rows[:, None].astype(np.int64) * self._heads + np.arange(self._heads)
         return (heads * capacity).reshape(-1, 1)
-
-
-def usual_size(count: int) -> int:
-    """Round up by less than a quarter: 1 to 8, then four sizes for each doubling, as 10, 12, 14, 16."""
-    step = 1 << max(0, (count - 1).bit_length() - 3)
-    return -(-count // step) * step
 
 
 class Mover:

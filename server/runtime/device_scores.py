@@ -1,11 +1,10 @@
 """What a decoding step tells the host: of every row the best columns, not the whole row.
 
 For greedy search that is one column, for K beams 2K: 1,000 times fewer numbers than a vocabulary has. The
-graph is that of `ranking`.
+graph is that of `ranking`; its runs are recorded, as a decoder's are.
 """
 
 import functools
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,9 @@ from .device import DeviceRun, DeviceTensor, OnnxDevice
 from .memory import Floats
 from .onnx_writer import GraphWriter
 from .ranking import ranking_graph
+from .replay import Recorder, ReplayedRun, SideBySide
 from .session import ModelSpec
+from .sizes import usual_size
 
 _FLOAT = np.dtype(np.float32)
 
@@ -34,13 +35,10 @@ class DeviceRanker:
         self._device = device
         self._vocabulary = spec.vocabulary_size
         self._rows = rows
-        best = min(best, spec.vocabulary_size)
-        graph = ranking_graph(spec.vocabulary_size, best, spec.suppressed_ids, doubts_softmax=True)
-        self._rank = DeviceRun(device.session(graph), device.run_options)
-        # The tensor that the runs are bound to: the same one, until the batch has another size.
-        self._bound: dict[DeviceRun, tuple[int, int]] = {}
-        self._columns = np.empty((rows, best), np.int64)
-        self._log_probabilities = np.empty((rows, best), np.float32)
+        self._best = min(best, spec.vocabulary_size)
+        graph = ranking_graph(spec.vocabulary_size, self._best, spec.suppressed_ids, doubts_softmax=True)
+        self._recorder = Recorder(device, device.session_for_replays(graph), device.run_options)
+        self._runs: dict[int, _Ranking] = {}
 
     def best(self, logits: DeviceTensor) -> tuple[NDArray[np.int64], Floats]:
         """Rank the columns of every row; see `memory.Ranker`.
@@ -49,9 +47,17 @@ class DeviceRanker:
             MemoryError: the run failed.
         """
         rows = logits.shape[0]
-        columns, log_probabilities = self._columns[:rows], self._log_probabilities[:rows]
-        self._run(self._rank, logits, {"columns": columns, "log_probabilities": log_probabilities})
-        return columns, log_probabilities
+        # The rows behind them are of the same memory, and what is found there is not looked at.
+        covered = min(self._rows, usual_size(rows))
+        run = self._runs.get(covered)
+        try:
+            if run is None or run.address != logits.address:
+                scores = logits.seen_as((covered, self._vocabulary), _FLOAT)
+                run = self._runs[covered] = _Ranking(self._recorder, scores, self._best)
+            columns, log_probabilities = run()
+        except Exception as error:  # on a device that works, there is only one reason
+            raise MemoryError(f"scores cannot be ranked: {error}") from error
+        return columns[:rows], log_probabilities[:rows]
 
     def whole(self, logits: DeviceTensor) -> Floats:
         """Copy the scores to the host; see `memory.DeviceRanker`.
@@ -61,7 +67,12 @@ class DeviceRanker:
         """
         copy, host = self._whole
         scores = host[: logits.shape[0]]
-        self._run(copy, logits, {"copy": scores})
+        copy.bind_inputs({"logits": logits})
+        copy.bind_outputs({"copy": scores})
+        try:
+            copy.run()
+        except Exception as error:  # as above
+            raise MemoryError(f"scores cannot be copied: {error}") from error
         return scores
 
     @functools.cached_property
@@ -74,13 +85,23 @@ class DeviceRanker:
         run = DeviceRun(self._device.session(graph.serialise()), self._device.run_options)
         return run, np.empty((self._rows, self._vocabulary), np.float32)
 
-    def _run(self, run: DeviceRun, logits: DeviceTensor, outputs: dict[str, NDArray[Any]]) -> None:
-        where = (logits.address, logits.shape[0])
-        if self._bound.get(run) != where:
-            run.bind_inputs({"logits": logits})
-            run.bind_outputs(outputs)
-            self._bound[run] = where
-        try:
-            run.run()
-        except Exception as error:  # on a device that works, there is only one reason
-            raise MemoryError(f"scores cannot be ranked: {error}") from error
+
+class _Ranking:
+    """Runs over so many rows at one address."""
+
+    def __init__(self, recorder: Recorder, scores: DeviceTensor, best: int) -> None:
+        rows = scores.shape[0]
+        self.address = scores.address
+        self._found = SideBySide(
+            recorder.device,
+            {
+                "columns": np.zeros((rows, best), np.int64),
+                "log_probabilities": np.zeros((rows, best), np.float32),
+            },
+        )
+        self._run = ReplayedRun(recorder, {}, {}, {"logits": scores}, self._found.tensors)
+
+    def __call__(self) -> tuple[NDArray[np.int64], Floats]:
+        self._run.replay()
+        found = self._found.fetch()
+        return found["columns"], found["log_probabilities"]

@@ -82,8 +82,8 @@ class ReplayedRun(DeviceRun):
             outputs: on the device.
         """
         super().__init__(recorder.session, recorder.run_options)
-        self._arrays = SideBySide(recorder.device, arrays)
-        self.bind_inputs({**inputs, **self._arrays.tensors})
+        self._arrays = SideBySide(recorder.device, arrays) if arrays else None
+        self.bind_inputs({**inputs, **(self._arrays.tensors if self._arrays else {})})
         self.bind_now(scalars)
         self.bind_outputs(outputs)
         self._replaying = recorder.new_options()
@@ -99,15 +99,19 @@ class ReplayedRun(DeviceRun):
                 if alone and self._record():
                     return
         with DEVICE_GATE.together():
-            self._arrays.bring()
+            self._bring()
             self._run(self._replaying if self._recorded else self._run_options)
 
+    def _bring(self) -> None:
+        if self._arrays is not None:
+            self._arrays.bring()
+
     def _record(self) -> bool:
-        self._arrays.bring()
+        self._bring()
         try:
             self._run(self._replaying)
         except Exception:  # noqa: BLE001 - whatever it is, plain runs may still do
-            _log.exception("a decoder step cannot be recorded; its kernels are started one by one")
+            _log.exception("a run cannot be recorded; its kernels are started one by one")
             self._may_record = False
         else:
             self._recorded = True
@@ -115,7 +119,7 @@ class ReplayedRun(DeviceRun):
 
 
 class SideBySide:
-    """Host arrays with a place on a device, which one copy brings up to date. Owned by one thread.
+    """Host arrays and their places on a device: one copy brings all up to date. Owned by one thread.
 
     Attributes:
         tensors: their places by name.
@@ -125,18 +129,32 @@ class SideBySide:
         """Take the arrays, and memory for what is in them."""
         words = [-(-array.nbytes // _INT64.itemsize) for array in arrays.values()]
         ends = list(itertools.accumulate(words))
-        self._host = np.zeros(ends[-1], _INT64)
-        self._memory = device.zeros([ends[-1]], _INT64)
-        self._copies: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        self.tensors: dict[str, DeviceTensor] = {}
-        for (name, array), size, end in zip(arrays.items(), words, ends, strict=True):
-            part = slice(end - size, end)
-            flat = self._host[part].view(array.dtype)[: array.size]
-            self._copies.append((flat.reshape(array.shape), array))
-            self.tensors[name] = self._memory[part].seen_as(array.shape, array.dtype)
+        self._arrays = dict(arrays)
+        self._parts = {
+            name: slice(end - size, end) for name, size, end in zip(arrays, words, ends, strict=True)
+        }
+        self._host = np.zeros(sum(words), _INT64)
+        self._copies = self._seen_in(self._host)
+        self._memory = device.zeros([sum(words)], _INT64)
+        self.tensors = {
+            name: self._memory[part].seen_as(arrays[name].shape, arrays[name].dtype)
+            for name, part in self._parts.items()
+        }
 
     def bring(self) -> None:
-        """Copy what is in the arrays; for who has passed the gate."""
-        for copy, array in self._copies:
-            copy[...] = array
+        """Copy what is in the arrays to the device; for who has passed the gate."""
+        for name, array in self._arrays.items():
+            self._copies[name][...] = array
         self._memory.memory.update_inplace(self._host)
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        """Copy what is on the device, into new arrays."""
+        return self._seen_in(self._memory.memory.numpy())
+
+    def _seen_in(self, words: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Give the arrays that lie side by side in words, int64."""
+        found: dict[str, NDArray[Any]] = {}
+        for name, like in self._arrays.items():
+            flat = words[self._parts[name]].view(like.dtype)[: like.size]
+            found[name] = flat.reshape(like.shape)
+        return found

@@ -104,7 +104,7 @@ def test_what_cannot_be_recorded_is_run_as_ever(caplog: pytest.LogCaptureFixture
         sums.check(first, 1)
     assert sums.session.numbers == [NEVER] * 3
     assert [record.message for record in caplog.records] == [
-        "a decoder step cannot be recorded; its kernels are started one by one"
+        "a run cannot be recorded; its kernels are started one by one"
     ]
 
 
