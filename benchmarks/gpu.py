@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from benchmarks import machine, vocabulary
 from benchmarks.models import CACHE, RANDOM_SIZES, Model, prepare_fp16
 from benchmarks.spread import ratios, spread
-from benchmarks.turns import TURN_S, Peer, ended_by_signals, wait_for_calm
+from benchmarks.turns import TURN_S, Peer, ended_by_signals
 from benchmarks.workload import FORCED_TOKENS, Row, parse_row
 
 OURS, CTRANSLATE2 = "dragoman", "CTranslate2"
@@ -70,19 +71,17 @@ def missing() -> str | None:
     return None
 
 
-def measure(model: Model, rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+def measure(model: Model, rows: Sequence[Row], rounds: int, note: Callable[[str, Any], None]) -> None:
     """Let the systems translate the same sentences in turns.
 
     Args:
         model: prepared for a GPU.
         rows: of this model.
         rounds: in which each system has one turn.
-
-    Returns:
-        By row, what each system's call was, the seconds of every turn and the tokens of one.
+        note: gets, by the name of each row as soon as it is done, what each system's call was, the seconds of
+            every turn and the tokens of one.
     """
     folders = json.dumps({key: str(value) for key, value in asdict(model).items()})
-    result: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         peers: dict[str, Peer] = {}
         for name, settings in SYSTEMS.items():
@@ -90,9 +89,7 @@ def measure(model: Model, rows: Sequence[Row], rounds: int) -> dict[str, Any]:
             peers[name] = Peer(name, "benchmarks.engine_process", arguments, {})
             stack.callback(peers[name].close)
         for row in rows:
-            result[row.name] = _measure_row(peers, row, rounds)
-            print(summary(row.name, result[row.name]), flush=True)
-    return result
+            note(row.name, _measure_row(peers, row, rounds))
 
 
 def _measure_row(peers: dict[str, Peer], row: Row, rounds: int) -> dict[str, Any]:
@@ -101,22 +98,19 @@ def _measure_row(peers: dict[str, Peer], row: Row, rounds: int) -> dict[str, Any
     calls: dict[str, dict[str, Any]] = {}
     for name, peer in peers.items():
         peer.ask(op="prepare", key=row.name, sentences=drawn, beam=row.beam, length=FORCED_TOKENS)
-        trials = [(_turn(peers, name, row, call, _TRIAL_S)["seconds"], call) for call in CALLS[name] * 2]
+        trials = [(_turn(peer, row, call, _TRIAL_S)["seconds"], call) for call in [*CALLS[name]] * 2]
         calls[name] = min(trials[len(CALLS[name]) :], key=lambda trial: trial[0])[1]  # the first warm up
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     tokens: dict[str, int] = {}
     for _, (name, call) in itertools.product(range(rounds), calls.items()):
-        answer = _turn(peers, name, row, call, TURN_S)
+        answer = _turn(peers[name], row, call, TURN_S)
         tokens[name] = answer["tokens"]
         seconds[name].append(float(answer["seconds"]))
     return {"sentences": row.sentences, "calls": calls, "seconds": seconds, "tokens": tokens}
 
 
-def _turn(
-    peers: dict[str, Peer], name: str, row: Row, call: dict[str, Any], least_s: float
-) -> dict[str, Any]:
-    wait_for_calm([other for other in peers.values() if other is not peers[name]])
-    return peers[name].ask(op="run", key=row.name, call=call, least_s=least_s)
+def _turn(peer: Peer, row: Row, call: dict[str, Any], least_s: float) -> dict[str, Any]:
+    return peer.ask(op="run", key=row.name, call=call, least_s=least_s)
 
 
 def summary(name: str, result: dict[str, Any]) -> str:
@@ -151,17 +145,20 @@ def main() -> int:
         return _NO_GPU
     import torch
 
-    result: dict[str, Any] = {
-        "machine": machine.describe() | {"gpu": torch.cuda.get_device_name()},
-        "rows": {},
-    }
-    with ended_by_signals():
-        for name, of_model in itertools.groupby(rows, key=lambda row: row.model):
-            model = prepare_fp16(name, arguments.cache.resolve(), print)
-            result["rows"] |= measure(model, list(of_model), arguments.rounds)
+    done: dict[str, Any] = {}
+    result = {"machine": machine.describe() | {"gpu": torch.cuda.get_device_name()}, "rows": done}
     out = arguments.cache / "results" / "gpu.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="ascii")
+
+    def note(name: str, row: Any) -> None:
+        done[name] = row
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="ascii")
+        print(summary(name, row), flush=True)
+
+    with ended_by_signals():
+        for name, of_model in itertools.groupby(rows, key=lambda row: row.model):
+            model = prepare_fp16(name, arguments.cache.resolve(), functools.partial(print, flush=True))
+            measure(model, list(of_model), arguments.rounds, note)
     return 0
 
 

@@ -19,6 +19,9 @@ from .sizes import usual_size
 
 _FLOAT = np.dtype(np.float32)
 
+FEW_COLUMNS = 1024
+"""Up to which CUDA has other kernels; see `ranking`."""
+
 
 class DeviceRanker:
     """Ranks scores on a device; see `memory.DeviceRanker`. Owned by the worker thread."""
@@ -36,7 +39,12 @@ class DeviceRanker:
         self._vocabulary = spec.vocabulary_size
         self._rows = rows
         self._best = min(best, spec.vocabulary_size)
-        graph = ranking_graph(spec.vocabulary_size, self._best, spec.suppressed_ids, doubts_softmax=True)
+        graph = ranking_graph(
+            spec.vocabulary_size,
+            self._best,
+            spec.suppressed_ids,
+            doubts_softmax=spec.vocabulary_size <= FEW_COLUMNS,
+        )
         self._recorder = Recorder(device, device.session_for_replays(graph), device.run_options)
         self._runs: dict[int, _Ranking] = {}
 

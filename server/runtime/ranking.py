@@ -15,8 +15,8 @@ keeps to it. Of its CUDA kernels not all do: where more than k columns reach the
 equal ones are found depends on the kernel that is chosen for the size.
 
 **Broken rows.** A number that is not finite makes all of a row's log-probabilities NaN. CUDA's LogSoftmax of
-up to 1,024 columns gives finite ones for a row of nothing but minus infinity, and its TopK a finite score:
-there the score in the best column is looked at, too.
+up to 1,024 columns gives finite ones for a row of nothing but minus infinity, and its TopK some other row's
+column: for so few the largest score is looked at, too.
 """
 
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ def ranking_graph(
         never: columns whose scores are taken to be minus infinity.
         block: a divisor of V, at most V / k: only the k best blocks of so many columns are searched; None
             searches all columns.
-        doubts_softmax: whether LogSoftmax may give numbers for a row of none.
+        doubts_softmax: whether LogSoftmax may give numbers for a row without any.
     """
     graph = GraphWriter()
     scores = graph.input("logits", _FLOAT, ["R", vocabulary])
@@ -170,8 +170,7 @@ def _with_log_probabilities(
     every = graph.node("LogSoftmax", [scores])
     if doubts_softmax:
         found = graph.node("GatherElements", [every, "columns"], axis=1)
-        first = graph.node("Gather", ["columns", graph.weight(_ints(0))], axis=1)
-        largest = graph.node("GatherElements", [scores, first], axis=1)
+        largest = graph.node("ReduceMax", [scores, graph.weight(_ints(1))])
         zero_or_nan = graph.node("Mul", [largest, graph.weight(np.zeros(1, np.float32))])
         graph.node("Add", [found, zero_or_nan], ["log_probabilities"])
     else:

@@ -25,6 +25,9 @@ _log = logging.getLogger("dragoman.runtime")
 
 _INT64 = np.dtype(np.int64)
 
+_numbers = itertools.count(1)
+"""Of all recordings of this process: two workers' recordings of one session must not have the same."""
+
 MOST_RECORDINGS = 256
 """Of a session, which keeps them as long as it lives: 0.45 MiB each of 6 layers (ONNX Runtime 1.31)."""
 
@@ -36,7 +39,7 @@ class Recorder:
         device: where it runs.
         session: opened with `OnnxDevice.replaying`.
         run_options: of runs that are not recorded; they also say when to stop.
-        made: recordings, those of runs that are no more included.
+        made: recordings so far, those of runs that are no more included.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Recorder:
         """Give the options of a run that is recorded the first time and played back from then on."""
         self.made += 1
         options = ort.RunOptions()
-        options.add_run_config_entry("gpu_graph_id", str(self.made))
+        options.add_run_config_entry("gpu_graph_id", str(next(_numbers)))
         return options
 
 

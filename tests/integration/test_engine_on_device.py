@@ -24,7 +24,7 @@ from server.runtime.graph import Graph
 from server.runtime.memory import DeviceRanker
 from server.runtime.onnx_runtime import ModelRuntime
 from tests.server import random_bundle
-from tests.server.runtime.devices import CPU_AS_DEVICE, device_named, needs_cuda
+from tests.server.runtime.devices import CPU_AS_DEVICE, RecordingSession, device_named, needs_cuda
 
 WAIT_S = 60.0
 Ids = tuple[int, ...]
@@ -64,6 +64,13 @@ def with_special_tokens(manifest: Manifest, **changes: object) -> Manifest:
 def sources(vocabulary: int, count: int) -> list[Ids]:
     draw = np.random.default_rng(0)
     return [tuple(draw.integers(4, vocabulary, draw.integers(1, 45)).tolist()) for _ in range(count)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recordings() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ort, "InferenceSession", RecordingSession)
+        yield
 
 
 class Both:
@@ -117,6 +124,20 @@ def test_the_same_translations_as_over_numpy_arrays(both: Both, options: Decodin
 def test_the_same_translations_when_neighbours_have_other_options(both: Both, seed: int) -> None:
     draw = random.Random(seed)
     both.compare(draw.choices(list(EACH_WAY.values()), k=20))
+
+
+@pytest.mark.parametrize("options", [PLAIN, SCORED, BEAM], ids=["greedy", "scores", "beams"])
+def test_sentences_alone_and_documents_share_a_session_and_no_recording(
+    both: Both, options: DecodingOptions
+) -> None:
+    """A document's sentences and those that come alone are decoded in caches of their own, in turns."""
+    everything = both.sources
+    for _ in range(2):
+        both.compare([options] * 20)
+        for source in everything[:6]:
+            both.sources = [source]
+            both.compare([options])
+        both.sources = everything
 
 
 @pytest.mark.slow

@@ -77,7 +77,9 @@ def test_a_replay_sees_what_the_host_arrays_hold_now(device: str) -> None:
 
 @pytest.mark.parametrize("device", EACH_DEVICE)
 def test_every_recording_has_a_number_of_its_own(device: str) -> None:
-    sums = Sums(device_named(device))
+    """Of one recorder, and of two workers' over one session: with the same, one would replay the other's."""
+    place = device_named(device)
+    sums = Sums(place)
     sums.check(1, 2)
     sums.run = sums.make()
     sums.check(3, 4)
@@ -86,6 +88,11 @@ def test_every_recording_has_a_number_of_its_own(device: str) -> None:
     assert first != second == third
     assert sums.recorder.made == 2
     assert not sums.recorder.full
+    sums.recorder = Recorder(place, sums.session, place.run_options)
+    sums.outputs["sum"] = place.zeros([3, 1], INT64)
+    sums.run = sums.make()
+    sums.check(7, 8)
+    assert sums.session.numbers[-1] not in (first, second)
 
 
 @pytest.mark.parametrize("device", EACH_DEVICE)
