@@ -182,11 +182,14 @@ class LoneWorker(WorkerPool):
         self._reporter.report()
         self._read()
 
-    def _sleep(self, worker: int, has_work: Callable[[], bool]) -> None:
+    def _sleep(self, worker: int, has_work: Callable[[], bool], patience_s: float) -> bool:
+        until_s = time.monotonic() + patience_s
         while not has_work():
             self._reporter.settle()
-            self._channel.wait()
+            if not self._channel.wait(until_s - time.monotonic()):
+                return False
             self._look_up()
+        return True
 
     def _tell(self) -> None:
         self._news += 1

@@ -2,12 +2,14 @@
 
 A request's way: `Pool.submit` puts its sentences in the scheduler and wakes the workers; a worker's
 `Engine.step` takes them over and decodes them; `Outcome.resolve` sets each future, exactly once. Nothing
-polls: an idle worker sleeps on a condition until there is work or the end.
+polls: an idle worker sleeps on a condition until there is work or the end, and only once before that gets up
+to give memory back.
 """
 
 import asyncio
 import functools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from collections.abc import Sequence as SequenceOf
 import numpy as np
 from numpy.typing import NDArray
 
+from server.allocator import return_free_memory
 from server.errors import DrainingError
 from server.runtime.gate import DEVICE_GATE
 from server.runtime.session import Runtime
@@ -33,6 +36,10 @@ _log = logging.getLogger("dragoman.engine")
 
 JOIN_TIMEOUT_S = 5.0
 """How long `close` waits for threads whose runs were terminated; they are daemons and hold up nothing."""
+
+IDLE_S = 60.0
+"""How long a worker has nothing to do before it gives its arenas back: they have room for the most sentences
+and, of each beam width in each lane, for targets of 128 tokens. Who comes next waits 2 ms for new ones."""
 
 
 class WorkerPool(Pool):
@@ -205,20 +212,45 @@ class WorkerPool(Pool):
             For each lane, whether sentences wait in it that the worker should start; None ends the thread.
         """
         lanes = self._lanes[worker]
-        with self._lock:
-            self._sleep(
-                worker,
-                lambda: (
-                    self._stopping
-                    or any(lanes.rows.values())
-                    or (worker in self._called() and self._memory_epoch != tried_epoch)
-                ),
-            )
-            return None if self._stopping else {lane: worker in self._called(lane) for lane in LANES}
 
-    def _sleep(self, worker: int, has_work: Callable[[], bool]) -> None:
-        """Wait until there is something to do, asked when anything has changed; call with the lock held."""
-        self._calls[worker].wait_for(has_work)
+        def has_work() -> bool:
+            return (
+                self._stopping
+                or any(lanes.rows.values())
+                or (worker in self._called() and self._memory_epoch != tried_epoch)
+            )
+
+        patience_s = IDLE_S
+        while True:
+            with self._lock:
+                if self._sleep(worker, has_work, patience_s):
+                    return None if self._stopping else {lane: worker in self._called(lane) for lane in LANES}
+                self._rest(worker)
+            return_free_memory()
+            patience_s = math.inf
+
+    def _sleep(self, worker: int, has_work: Callable[[], bool], patience_s: float) -> bool:
+        """Wait until there is something to do, asked when anything has changed; call with the lock held.
+
+        Returns:
+            Whether there is; False after so many seconds without.
+        """
+        return self._calls[worker].wait_for(has_work, None if patience_s == math.inf else patience_s)
+
+    def _rest(self, worker: int) -> None:
+        """Give back what only sentences need; call with the lock held.
+
+        A device keeps it: no other process could have it, and recordings of its addresses would be lost.
+        """
+        if self._runtime is not None and self._runtime.device is None and self._free_idle(worker):
+            self._retry_memory()
+        self._cache_bytes[worker] = self._lanes[worker].cache_bytes
+
+    def _free_idle(self, worker: int) -> bool:
+        """Drop arenas without a sentence; gives whether there is more room now. Call with the lock held."""
+        kept = self._lanes[worker].free_idle()
+        freed = [self._budget.freed(worker, lane, kept[lane]) for lane in LANES]
+        return any(freed)
 
     def _goes_on(self, news: int) -> bool:
         """Note that a worker makes progress, and tell whether it may go on without looking up."""
@@ -255,9 +287,7 @@ class WorkerPool(Pool):
         self._last_progress_s = self._clock()
         tried_epoch = -1
         if self._scheduler.lacks_memory:
-            kept = lanes.free_idle()
-            freed = [self._budget.freed(worker, lane, kept[lane]) for lane in LANES]
-            if ended or any(freed):
+            if self._free_idle(worker) or ended:
                 self._retry_memory()
             elif not any(rows.values()):
                 tried_epoch = self._memory_epoch

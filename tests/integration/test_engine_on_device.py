@@ -5,6 +5,7 @@ With the CPU as the device all of it but the kernels is what runs on CUDA. A GPU
 
 import dataclasses
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 from export.bundle import Manifest, verify_bundle
+from server.engine import worker
 from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis
 from server.engine.worker import WorkerPool
 from server.errors import InferenceError
@@ -25,6 +27,7 @@ from server.runtime.memory import DeviceRanker
 from server.runtime.onnx_runtime import ModelRuntime
 from tests.server import random_bundle
 from tests.server.runtime.devices import CPU_AS_DEVICE, RecordingSession, device_named, needs_cuda
+from tests.server_process import wait_for
 
 WAIT_S = 60.0
 Ids = tuple[int, ...]
@@ -203,6 +206,19 @@ def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(t
     pool.submit("request", [(5, 6, 7)], EACH_WAY["sampling"])[0].result(WAIT_S)
     assert any("_whole" in vars(ranker) for ranker in made)
     pool.close(WAIT_S)
+
+
+def test_caches_on_a_device_are_kept_while_nobody_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "IDLE_S", 0.1)
+    both = Both(tmp_path, random_bundle.write(tmp_path), CPU_AS_DEVICE)
+    both.compare([PLAIN] * 4)
+    wait_for(lambda: both.host.stats().kv_cache_bytes == 0)
+    time.sleep(0.3)
+    assert both.device.stats().kv_cache_bytes > 0
+    both.compare([PLAIN] * 4)
+    both.close()
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["renewed", "files changed"])

@@ -115,3 +115,14 @@ def check_nothing_is_left_to_the_collector(pool: Pool) -> None:
         wait_for(lambda: not any(end() for end in ends))
     finally:
         gc.enable()
+
+
+def check_that_who_has_nothing_to_do_gives_memory_back(pool: Pool) -> None:
+    """With `worker.IDLE_S` short, and more than once; meanwhile it keeps what it has."""
+    for _ in range(3):
+        futures = pool.submit("a", [(7, 10 + n) for n in range(6)], DecodingOptions(max_decoding_length=5))
+        each = [tokens(future) for future in futures]
+        assert pool.stats().kv_cache_bytes > 0
+        wait_for(lambda: pool.stats().kv_cache_bytes == 0)
+        assert all(each)
+        assert pool.stats().alive

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from export.bundle import BundleError
+from server.engine import worker
 from server.engine.lone_worker import LoneWorker
 from server.engine.sequence import EngineLimits
 
@@ -28,9 +29,15 @@ def fake_worker(
             time.sleep(0.001)
 
     runtime.before_step = wait
-    worker = make(runtime, limits)
-    worker.start()
-    return worker
+    lone = make(runtime, limits)
+    lone.start()
+    return lone
+
+
+def restless_worker(language: Language, limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Make one that soon has waited long enough."""
+    worker.IDLE_S = 0.3
+    return fake_worker(language, limits, None, make)
 
 
 def refusing(make: Callable[..., LoneWorker]) -> LoneWorker:

@@ -34,7 +34,13 @@ from tests.server_process import wait_for
 
 from . import process_models
 from .fakes import Language, babble, ramble, recite
-from .pools import WAIT_S, check_many_widths, check_nothing_is_left_to_the_collector, tokens
+from .pools import (
+    WAIT_S,
+    check_many_widths,
+    check_nothing_is_left_to_the_collector,
+    check_that_who_has_nothing_to_do_gives_memory_back,
+    tokens,
+)
 
 GREEDY = DecodingOptions()
 ENDLESS = DecodingOptions(max_decoding_length=500)
@@ -213,6 +219,12 @@ def test_what_cannot_be_decoded_is_refused_here(make_pool: MakePool) -> None:
     pool = make_pool(limits={"max_rows": 4})
     with pytest.raises(InvalidOptionError, match="beam_size must be one of 1, 2, 3, 4"):
         pool.submit("a", [(7, 8)], DecodingOptions(beam_size=8))
+
+
+def test_who_has_nothing_to_do_gives_memory_back(make_pool: MakePool) -> None:
+    limits = EngineLimits(max_rows=8, workers=1)
+    pool = make_pool(load=functools.partial(process_models.restless_worker, recite, limits))
+    check_that_who_has_nothing_to_do_gives_memory_back(pool)
 
 
 def test_a_short_request_does_not_wait_for_a_document(make_pool: MakePool) -> None:

@@ -5,7 +5,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from server.engine.sequence import DecodingOptions, SequenceResult
+from server.engine import worker
+from server.engine.cache_budget import largest_request_bytes
+from server.engine.sequence import DecodingOptions, EngineLimits, SequenceResult
 from server.errors import (
     AbortedError,
     DeadlineExceededError,
@@ -17,6 +19,7 @@ from server.errors import (
     QueueFullError,
     TextTooLongError,
 )
+from tests.server_process import wait_for
 
 from .fakes import Clock, FakeRuntime, babble, ramble, recite
 from .pools import (
@@ -25,6 +28,7 @@ from .pools import (
     MakePool,
     check_many_widths,
     check_nothing_is_left_to_the_collector,
+    check_that_who_has_nothing_to_do_gives_memory_back,
     gated,
     make_pool,
     tokens,
@@ -251,6 +255,27 @@ def test_every_future_ends_exactly_once(make_pool: MakePool) -> None:
     assert set(counts.values()) == {1}
     assert len(ends.reasons) == len(counts)
     assert pool.stats().queue_sentences == 0
+
+
+def test_who_has_nothing_to_do_gives_memory_back(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "IDLE_S", 0.3)
+    check_that_who_has_nothing_to_do_gives_memory_back(make_pool(FakeRuntime(recite), limits={"workers": 2}))
+
+
+def test_who_has_nothing_to_do_lets_another_have_the_memory(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long sentence fits only if the arena of the beams that nobody decodes any more is given up."""
+    monkeypatch.setattr(worker, "IDLE_S", 0.3)
+    runtime = FakeRuntime(recite)
+    bound = largest_request_bytes(runtime.spec, EngineLimits(workers=2, max_rows=8))
+    pool = make_pool(runtime, limits={"workers": 2, "max_cache_bytes": bound})
+    for options in (GREEDY, DecodingOptions(beam_size=4), GREEDY, DecodingOptions(beam_size=2)):
+        futures = pool.submit("a", [(7, *(10 + k % 80 for k in range(40 * n))) for n in range(1, 4)], options)
+        assert [len(tokens(future)) for future in futures] == [41, 81, 121]
+    wait_for(lambda: pool.stats().kv_cache_bytes == 0)
 
 
 def test_stats_of_an_idle_pool(make_pool: MakePool) -> None:

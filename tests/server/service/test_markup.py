@@ -57,7 +57,11 @@ def test_what_is_not_translated_comes_back_as_it_was(markup: str) -> None:
 @pytest.mark.parametrize("unit", ["<", "<a ", "<a '", "<a b=", "&", "<!--", "<![CDATA[", "</", "<?", "<p>"])
 @pytest.mark.parametrize("end", ["", ">"])
 def test_time_does_not_explode(unit: str, end: str) -> None:
+    """The least of three: the garbage collector may come in between, and look through all that torch has."""
     markup = unit * (5000 // len(unit)) + end
-    started_s = time.thread_time()
-    split_markup(markup, "en")
-    assert time.thread_time() - started_s < 0.5
+    times_s = []
+    for _ in range(3):
+        started_s = time.thread_time()
+        split_markup(markup, "en")
+        times_s.append(time.thread_time() - started_s)
+    assert min(times_s) < 0.5
