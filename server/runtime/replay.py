@@ -152,7 +152,8 @@ class SideBySide:
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         """Copy what is on the device, into new arrays."""
-        return self._seen_in(self._memory.memory.numpy())
+        with DEVICE_GATE.together():
+            return self._seen_in(self._memory.memory.numpy())
 
     def _seen_in(self, words: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Give the arrays that lie side by side in words, int64."""
