@@ -29,8 +29,7 @@ from server.errors import SettingError
 
 from .gate import DEVICE_GATE
 from .onnx_writer import GraphWriter
-
-Provider = str | tuple[str, dict[str, str]]
+from .opening import CPU, SILENT, Provider, run_options
 
 _CUDA = "CUDAExecutionProvider"
 _CUDA_OPTIONS = {
@@ -46,7 +45,6 @@ _ENVIRONMENT = {
     # heads of 64 (H200), two thirds of a step of 6 layers of 512; what it has besides takes a fraction.
     "ORT_ENABLE_XQA": "0",
 }
-_SILENT = 4
 _INT64 = np.dtype(np.int64)
 
 
@@ -164,8 +162,7 @@ class OnnxDevice:
         """Name a device; `cuda` makes the one that counts."""
         self.name = name
         self.providers, self.replaying = list(providers), list(replaying)
-        self.run_options = ort.RunOptions()
-        self.run_options.add_run_config_entry("gpu_graph_id", "-1")
+        self.run_options = run_options()
 
     @functools.cache  # noqa: B019 - there is one device, for the life of the process
     def session(self, model: bytes) -> ort.InferenceSession:
@@ -216,7 +213,7 @@ class OnnxDevice:
 def _open(model: bytes, providers: Sequence[Provider]) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    options.log_severity_level = _SILENT
+    options.log_severity_level = SILENT
     with DEVICE_GATE.together():
         return ort.InferenceSession(model, options, providers=list(providers), enable_fallback=0)
 
@@ -236,11 +233,10 @@ def cuda() -> OnnxDevice:
         )
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    ort.set_default_logger_severity(_SILENT)  # of warnings that no log of a session silences
+    ort.set_default_logger_severity(SILENT)  # of warnings that no log of a session silences
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it lacks; the error below says that
         ort.preload_dlls()
-    others = ["CPUExecutionProvider"]
-    device = OnnxDevice("cuda", [(_CUDA, _CUDA_OPTIONS), *others], [(_CUDA, _REPLAYED_OPTIONS), *others])
+    device = OnnxDevice("cuda", [(_CUDA, _CUDA_OPTIONS), *CPU], [(_CUDA, _REPLAYED_OPTIONS), *CPU])
     try:
         found = device._zeros_session(np.dtype(np.float32)).get_providers()
         if _CUDA in found:

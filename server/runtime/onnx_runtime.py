@@ -27,17 +27,20 @@ from .beam_burst import OnnxBeamBurst
 from .binding import bind_step
 from .burst import OnnxBurst
 from .bursts import Bursts
-from .device import OnnxDevice, Provider
+from .device import OnnxDevice
 from .device_sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from .graph import FileStates, Graph, file_states
 from .huge_pages import huge_pages_so_far, use_huge_pages
 from .onnx_columns import COLUMN_INPUTS, HIDDEN, OnnxColumns
-from .opening import CPU, open_session, run_options, session_options
+from .opening import CPU, Provider, open_session, run_options, session_options
 from .ranking import OnnxRanker
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
 from .traffic import PROCESS_TRAFFIC
 
 PROCESSOR = OnnxDevice("cpu", CPU, CPU)
+
+Loader = Callable[[str], Callable[[int], ort.InferenceSession]]
+"""Given a file, gives what loads its graph for runs of so many threads."""
 
 _INT8 = "tensor(int8)"
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -134,10 +137,9 @@ class ModelRuntime:
         self._traffic = PROCESS_TRAFFIC
         # Neither knows this object, so that nothing keeps weights that are let go.
         self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
-        providers = (CPU, CPU) if device is None else (device.providers, device.replaying)
-        self._encoder_loader, self._loader = (
-            functools.partial(_loader, directory, intra_op_threads, each) for each in providers
-        )
+        where = PROCESSOR if device is None else device
+        self._encoder_loader = functools.partial(_loader, directory, intra_op_threads, where.providers)
+        self._loader = functools.partial(_loader, directory, intra_op_threads, where.replaying)
         self._run_options = run_options()
         self._lock = threading.Lock()
         self._decoders: dict[int, Graph] = {}
@@ -248,8 +250,7 @@ class ModelRuntime:
         self._run_options.terminate = True
 
     def _load_encoder(self) -> EncoderSession:
-        load, device = self._encoder_loader(self._manifest.graphs.encoder), self._device
-        graph = Graph(load, self._threads, self._solo_threads, self._traffic, self._is_unchanged)
+        graph, device = self._graph(self._manifest.graphs.encoder, self._encoder_loader), self._device
         if device is not None:
             return DeviceEncoder(graph.shared, self._run_options, device.name, self._spec)
         return OnnxEncoder(graph, self._run_options, self._spec.decoder_layers)
@@ -268,9 +269,10 @@ class ModelRuntime:
         graphs, threads = self._manifest.graphs, (self._threads, self._solo_threads)
         return Bursts(graphs, self._loader, *threads, self._traffic, self._is_unchanged)
 
-    def _graph(self, file: str) -> Graph:
+    def _graph(self, file: str, loader: Loader | None = None) -> Graph:
         """Load one graph."""
-        return Graph(self._loader(file), self._threads, self._solo_threads, self._traffic, self._is_unchanged)
+        load = (loader or self._loader)(file)
+        return Graph(load, self._threads, self._solo_threads, self._traffic, self._is_unchanged)
 
     def _read_spec(self, decoder: ort.InferenceSession) -> ModelSpec:
         """Check that the decoder graph is the one that the manifest describes."""

@@ -20,10 +20,13 @@ import onnxruntime as ort
 
 from server.allocator import keeps_large_blocks
 
-from .device import Provider
 from .gate import DEVICE_GATE
 
+Provider = str | tuple[str, dict[str, str]]
+
 CPU = ["CPUExecutionProvider"]
+SILENT = 4
+"""Severity of what ONNX Runtime prints: nothing. An error is raised, too, and our log says it in one line."""
 
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]
 
@@ -52,7 +55,7 @@ def session_options(intra_op_threads: int, *, spin: bool = False) -> ort.Session
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = spin or not keeps_large_blocks()
-    options.log_severity_level = 4  # an error is raised, too, and our log says it in one line of JSON
+    options.log_severity_level = SILENT
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
