@@ -17,7 +17,7 @@ from .traffic import Traffic
 
 
 class Bursts:
-    """The graphs, each loaded when it is first needed. Thread-safe."""
+    """The graphs, each loaded when a sentence first could need it. Thread-safe."""
 
     def __init__(
         self,
@@ -66,10 +66,16 @@ class Bursts:
     def beams(
         self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
     ) -> OnnxBeamBurst | None:
-        """Give what makes several steps of a few sentences; see `Runtime.beam_burst`."""
+        """Give what makes several steps of a few sentences; see `Runtime.beam_burst`.
+
+        Loaded now, with the first sentence of this width, though it may be long until there are few: memory
+        that comes much later looks like a leak.
+        """
         graphs = self._beam_graphs(beam_width)
         if not graphs:
             return None
+        for graph in graphs:
+            graph.session(alone=True)
         return OnnxBeamBurst(graphs, run_options, stop, spec)
 
     def _beam_graphs(self, beam_width: int) -> list[BurstGraph]:

@@ -146,12 +146,8 @@ def test_memory_is_flat_over_100000_requests(tiny_bundle: Path, tmp_path: Path) 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
-def test_20000_mixed_requests_leave_little_behind_that_2000_did_not(repository: Path, tmp_path: Path) -> None:
-    """With the shipped model, at both looks a minute after the last request.
-
-    Mixed like this it grows by 8 to 10 %: none of it is Python's (40 KiB in 6,000 requests), the arenas of
-    ONNX Runtime's sessions, of which each keeps the most it ever needed at a time, take long to settle.
-    """
+def test_20000_mixed_requests_leave_memory_where_2000_did(repository: Path, tmp_path: Path) -> None:
+    """With the shipped model, at both looks a minute after the last request."""
     with serving(repository / "bundles" / "en-de", tmp_path / "log", log_level="warning") as server:
         look, sizes, bodies = memory_of(server), [], mixed_bodies(20_000)
         for count in (2_000, 18_000):
@@ -161,7 +157,7 @@ def test_20000_mixed_requests_leave_little_behind_that_2000_did_not(repository: 
             time.sleep(1.0)  # what was freed is given back after that
             sizes.append(look())
     print(f"after 2,000 requests {sizes[0] / 2**20:.1f} MiB, after 20,000 {sizes[1] / 2**20:.1f}")
-    assert sizes[1] < 1.125 * sizes[0]
+    assert sizes[1] < 1.05 * sizes[0]
 
 
 def assert_nothing_is_left(server: RunningServer, files: int | None = None) -> None:

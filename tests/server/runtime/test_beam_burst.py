@@ -1,6 +1,7 @@
 """Several steps of beam search in one run, over graphs with random weights: the bits of single steps."""
 
 import gc
+import math
 import weakref
 from pathlib import Path
 
@@ -200,6 +201,16 @@ def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp
     (tmp_path / beam_burst(WIDTH)).unlink()
     assert Sentences(early).leap(2) == 2
     assert Sentences(late).run(2) is None
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_those_of_other_widths_are_loaded_with_the_first_sentence(tmp_path: Path, quiet: bool) -> None:
+    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), solo_threads=2)
+    sentences = Sentences(runtime)
+    (tmp_path / beam_burst(WIDTH)).unlink()
+    if not quiet:
+        runtime._traffic._ended_s[-1] = math.inf  # another thread's run
+    assert sentences.leap(2) == 2
 
 
 def test_memory_that_an_arena_lets_go_is_free(runtime: ModelRuntime) -> None:
