@@ -5,7 +5,7 @@ others get as many each. Its core is the event loop's and the clients' meanwhile
 time a sentence. Two processes of the shipped model on two cores (AMD EPYC), texts of mixed lengths, packed in
 turns with spread: 2, 4, 8, 16 and 24 clients take 0.83, 0.79, 0.81, 0.77 and 0.76 of the processor time a
 request, and get 1.09, 1.14, 1.01, 1.07 and 1.06 times the sentences/s with 0.88, 0.85, 0.89, 0.77 and 0.73 of
-the p95.
+the p95. More processes were not measured.
 
 What was worse, and is not done: beams, of which the engine's share is too large (4 clients 0.90 times the
 sentences/s); 32 clients with one process full and the other not (0.92), so once they are too many they are
@@ -47,7 +47,7 @@ class Packing:
         self._company = False
 
     def arrive(self, sentences: int) -> None:
-        """Note how many sentences are sent now."""
+        """Note how many sentences wait to be sent; those that come together do."""
         self._company = sentences > 1 and sum(self._rows["short"]) < QUIET_ROWS
 
     def choose(self, sequence: Sequence, lane: Lane) -> int:
