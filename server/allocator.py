@@ -19,6 +19,7 @@ A leaf: imports nothing of this project.
 
 import ctypes
 import sys
+from collections.abc import Callable
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LARGE_BYTES, _MOST_FREE_BYTES = 2 << 20, 1 << 20  # the latter at the end of a thread's heap
@@ -53,7 +54,7 @@ def keeps_blocks() -> bool:
 
 def _set(mapped_from_bytes: int, most_free_bytes: int) -> bool:
     global _keeps
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    mallopt = _function("mallopt")
     settings = {_M_MMAP_THRESHOLD: mapped_from_bytes, _M_TRIM_THRESHOLD: most_free_bytes}
     _keeps = mallopt is not None and all(mallopt(option, value) == 1 for option, value in settings.items())
     return _keeps
@@ -65,5 +66,10 @@ def return_free_memory() -> bool:
     Returns:
         Whether the C library gave anything back.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    trim = _function("malloc_trim")
     return trim is not None and trim(0) == 1
+
+
+def _function(name: str) -> Callable[..., int] | None:
+    """Give a function of the C library, where it is one of Linux that has it."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

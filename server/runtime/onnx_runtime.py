@@ -325,7 +325,7 @@ def _load(
     directory: Path, shared_threads: int, providers: Sequence[Provider], file: str, threads: int
 ) -> ort.InferenceSession:
     """Load a graph for runs of so many threads."""
-    options = session_options(threads, spin=threads > shared_threads)
+    options = session_options(threads, providers, spin=threads > shared_threads)
     try:
         return open_session(directory / file, options, providers)
     except Exception as error:

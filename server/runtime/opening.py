@@ -36,9 +36,7 @@ def open_session(
     file: Path, options: ort.SessionOptions, providers: Sequence[Provider]
 ) -> ort.InferenceSession:
     """Load a graph without the fusions that are slower, on a CPU, than what they replace."""
-    on_processor = list(providers) == CPU
-    disabled = _SLOW_FUSIONS if on_processor else []
-    options.enable_cpu_mem_arena |= not on_processor
+    disabled = _SLOW_FUSIONS if list(providers) == CPU else []
     # With its fallback, what it cannot load is printed to standard output and tried again on the processor.
     with DEVICE_GATE.together():
         return ort.InferenceSession(
@@ -46,18 +44,21 @@ def open_session(
         )
 
 
-def session_options(intra_op_threads: int, *, spin: bool = False) -> ort.SessionOptions:
+def session_options(
+    intra_op_threads: int, providers: Sequence[Provider] = CPU, *, spin: bool = False
+) -> ort.SessionOptions:
     """Options of a session; the module's docstring says why.
 
     Args:
         intra_op_threads: threads of one run.
+        providers: that the session will have.
         spin: whether its threads wait for work by spinning, until the run ends; for one run at a time.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = intra_op_threads
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
-    options.enable_cpu_mem_arena = spin or not keeps_blocks()
+    options.enable_cpu_mem_arena = spin or list(providers) != CPU or not keeps_blocks()
     options.log_severity_level = SILENT
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
