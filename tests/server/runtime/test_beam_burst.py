@@ -204,12 +204,14 @@ def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-def test_those_of_other_widths_are_loaded_with_the_first_sentence(tmp_path: Path, quiet: bool) -> None:
+def test_those_of_other_widths_are_loaded_with_the_first_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: bool
+) -> None:
     runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), solo_threads=2)
     sentences = Sentences(runtime)
     (tmp_path / beam_burst(WIDTH)).unlink()
     if not quiet:
-        runtime._traffic._ended_s[-1] = math.inf  # another thread's run
+        monkeypatch.setitem(runtime._traffic._ended_s, -1, math.inf)  # another thread's run
     assert sentences.leap(2) == 2
 
 
