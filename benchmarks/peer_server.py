@@ -198,13 +198,20 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="as CTranslate2's converter wrote it")
     parser.add_argument("tokenizers", type=Path, help="folder of source.spm and target.spm")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="int8 on cpu, fp16 on cuda")
     parser.add_argument("--max-batch", type=int, default=32)
     parser.add_argument("--wait-ms", type=float, default=2.0)
     arguments = parser.parse_args()
+    on_gpu = arguments.device == "cuda"
+    workers = 1 if on_gpu else cores
     translator = ctranslate2.Translator(
-        str(arguments.model), device="cpu", compute_type="int8", inter_threads=cores, intra_threads=1
+        str(arguments.model),
+        device=arguments.device,
+        compute_type="float16" if on_gpu else "int8",
+        inter_threads=workers,
+        intra_threads=1,
     )
-    app = create_app(translator, arguments.tokenizers, cores, arguments.max_batch, arguments.wait_ms / 1000)
+    app = create_app(translator, arguments.tokenizers, workers, arguments.max_batch, arguments.wait_ms / 1000)
     uvicorn.run(app, host="127.0.0.1", port=arguments.port, log_level="warning", access_log=False)
 
 

@@ -33,6 +33,7 @@ the text to translate.
       |- ReloadFailedError          reload_failed           the new model could not be started
       |- AbortedError               aborted                 the client went away
       |- SettingError               internal                a setting that cannot work with this bundle
+      |    '- DeviceError           internal                the machine has no such device that works
       '- InferenceError             internal                ONNX Runtime failed on this sentence
 """
 
@@ -223,3 +224,7 @@ class InferenceError(DragomanError):
 
 class SettingError(DragomanError):
     """A setting cannot work with this bundle, which is not served. The message says which and why."""
+
+
+class DeviceError(SettingError):
+    """The device that was asked for cannot be used on this machine. The message says why."""

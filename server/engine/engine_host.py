@@ -2,7 +2,8 @@
 
 The first process waits for orders and forks, a process for every model. That one loads its model and forks
 the engine processes, which share its weights, then waits for their end or the server's word, and ends with
-them. None of the two has a second thread, ever.
+them. None of the two has a second thread, ever. What cannot be forked, as a session on CUDA, an engine
+process loads for itself.
 """
 
 import contextlib
@@ -15,9 +16,8 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from server.allocator import return_large_blocks
 from server.errors import SettingError
@@ -81,6 +81,7 @@ class _Model:
         """
         self._channel = control
         self._each = each
+        self._stop = 0
         self._relay = LogRelay()
         logging.getLogger().addHandler(self._relay)
 
@@ -89,12 +90,15 @@ class _Model:
         with contextlib.suppress(EOFError, ConnectionError):  # the server is gone
             (load,) = self._channel.wait_for_messages()
             assert isinstance(load, Load)
-            self._load(load.make)
+            self._load(load)
         os._exit(0)  # a run that is in progress is of no use to anyone
 
-    def _load(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+    def _load(self, load: Load) -> None:
+        """Load the model and fork, or the other way round; only engine processes go on to work."""
         try:
-            worker: LoneWorker = make(self._fork_workers)  # only engine processes come back
+            if load.after_fork:
+                self._fork_each()
+            worker: LoneWorker = load.make(self._worker if load.after_fork else self._fork_workers)
         except Exception as error:  # noqa: BLE001 - the server raises it again
             self._channel.send(Refused(error))
             while not self._channel.flush():
@@ -105,13 +109,25 @@ class _Model:
     def _fork_workers(
         self, runtime: Runtime, limits: EngineLimits, shortlist: Shortlist | None = None
     ) -> LoneWorker:
-        """Fork the engine processes; only they come back, each with its worker.
+        """Fork the engine processes; only they come back, each with its worker; arguments as of `_worker`."""
+        self._fork_each()
+        return self._worker(runtime, limits, shortlist)
+
+    def _worker(
+        self, runtime: Runtime, limits: EngineLimits, shortlist: Shortlist | None = None
+    ) -> LoneWorker:
+        """Make the worker of an engine process.
 
         Args:
             runtime: the model.
             limits: of one worker.
             shortlist: as of `WorkerPool`.
         """
+        reporter = Reporter(self._channel, self._relay.records)
+        return LoneWorker(self._channel, SharedNumber(self._stop), reporter, runtime, limits, shortlist)
+
+    def _fork_each(self) -> None:
+        """Fork the engine processes; only they come back, each with the channel that is its own."""
         ended, alive = os.pipe()  # a pipe ends when the last process that may write to it has ended
         pids = []
         for index, (end, stop) in enumerate(self._each):
@@ -120,11 +136,10 @@ class _Model:
                 for descriptor in {ended, *itertools.chain(*self._each)} - {end, stop}:
                     os.close(descriptor)
                 self._channel.let_go()
-                self._channel = Channel(socket.socket(fileno=end))
+                self._channel, self._stop = Channel(socket.socket(fileno=end)), stop
                 if index:  # what was logged until now, the first one tells
                     self._relay.records.clear()
-                reporter = Reporter(self._channel, self._relay.records)
-                return LoneWorker(self._channel, SharedNumber(stop), reporter, runtime, limits, shortlist)
+                return
             pids.append(pid)
         for descriptor in (alive, *itertools.chain(*self._each)):
             os.close(descriptor)

@@ -130,12 +130,15 @@ class ForkServer:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def start(self, make: Callable[[Callable[..., Any]], Any], count: int) -> EngineProcesses:
+    def start(
+        self, make: Callable[[Callable[..., Any]], Any], count: int, *, after_fork: bool = False
+    ) -> EngineProcesses:
         """Have a model loaded, once, and engine processes forked that share it.
 
         Args:
             make: see `messages.Load`; pickled, so a function of a module, or a partial one.
             count: of engine processes.
+            after_fork: whether every engine process loads it for itself, since it cannot be shared.
 
         Raises:
             EngineDeadError: the process has ended.
@@ -161,7 +164,7 @@ class ForkServer:
         control, *channels = map(Channel, ours)
         each = [EngineProcess(channel, stop) for channel, stop in zip(channels, stops, strict=True)]
         with contextlib.suppress(OSError):  # `wait_ready` tells
-            control.send(Load(make))
+            control.send(Load(make, after_fork))
         return EngineProcesses(self.pid, control, each)
 
     def close(self) -> None:

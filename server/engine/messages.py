@@ -37,9 +37,15 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """To the process of a model: what loads it, given what makes a worker over that."""
+    """To the process of a model.
+
+    Attributes:
+        make: loads it, given what makes a worker over that.
+        after_fork: whether every engine process does so for itself.
+    """
 
     make: Callable[[Callable[..., Any]], Any]
+    after_fork: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """From the process of a model: it is loaded and has engine processes; its own id and theirs."""
+    """From the process of a model: it has engine processes; its own id and theirs."""
 
     pids: tuple[int, ...]
 

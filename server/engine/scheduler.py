@@ -332,12 +332,15 @@ class _ServiceRate:
         return sum(tokens for _, tokens in list(self._events)[1:]) / duration_s if duration_s > 0 else 0.0
 
 
-def encoder_batches(sequences: list[Sequence], max_batch_tokens: int) -> list[list[Sequence]]:
+def encoder_batches(
+    sequences: list[Sequence], max_batch_tokens: int, call_cost_tokens: int = CALL_COST_TOKENS
+) -> list[list[Sequence]]:
     """Cut an admission into encoder runs of one beam width each, with little padding.
 
     Args:
         sequences: sentences to start.
         max_batch_tokens: positions of one run, padding included; a single sentence may have more.
+        call_cost_tokens: what one more run costs, in positions of padding.
 
     Returns:
         Runs, each with its longest sentence first.
@@ -351,7 +354,7 @@ def encoder_batches(sequences: list[Sequence], max_batch_tokens: int) -> list[li
             if run:
                 longest = len(run[0].source)
                 padding_saved = (longest - len(sequence.source)) * (len(alike) - index)
-                if padding_saved > CALL_COST_TOKENS or longest * (len(run) + 1) > max_batch_tokens:
+                if padding_saved > call_cost_tokens or longest * (len(run) + 1) > max_batch_tokens:
                     runs.append(run)
                     run = []
             run.append(sequence)

@@ -24,17 +24,23 @@ GATHERED_ROWS = 8
 PATIENCE_STEPS = 2
 """Steps that it waits for them."""
 
+DEVICE_GATHERED_ROWS, DEVICE_PATIENCE_STEPS = 64, 4
+"""The same on a GPU, where an encoder run costs as much as several steps, however few its sentences are."""
+
 
 class Shares:
     """Rows in use, by lane and worker. Not thread-safe: the worker pool calls it under its lock."""
 
-    def __init__(self, workers: int, max_rows: int) -> None:
+    def __init__(self, workers: int, max_rows: int, *, on_device: bool = False) -> None:
         """Start with idle workers.
 
         Args:
             workers: how many there are.
             max_rows: rows of a lane that each may have.
+            on_device: whether they decode on a GPU.
         """
+        self._gathered_rows = DEVICE_GATHERED_ROWS if on_device else GATHERED_ROWS
+        self._patience_steps = DEVICE_PATIENCE_STEPS if on_device else PATIENCE_STEPS
         self._workers = range(workers)
         self._few_rows = max(1, min(FEW_ROWS, max_rows // 2))
         self._busy: dict[Lane, list[int]] = {lane: [0] * workers for lane in LANES}
@@ -93,10 +99,12 @@ class Shares:
             return 0
         busy = self._busy[lane]
         share = -(-(sum(busy[one] for one in called) + waiting) // len(called)) - busy[worker]
-        gathers = 0 < share < min(GATHERED_ROWS, busy[worker] // 2) and not everyone
-        waited[worker] = waited[worker] + 1 if gathers and waited[worker] < PATIENCE_STEPS else 0
+        gathers = 0 < share < min(self._gathered_rows, busy[worker] // 2) and not everyone
+        waited[worker] = waited[worker] + 1 if gathers and waited[worker] < self._patience_steps else 0
         if waited[worker]:
             return 0
         if lane in STARTS_FIRST and share > 0:
-            waited[worker] = PATIENCE_STEPS  # it asks again before it decodes: what is left need not gather
+            waited[worker] = (
+                self._patience_steps
+            )  # it asks again before it decodes: what is left need not gather
         return share

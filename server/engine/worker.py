@@ -71,7 +71,7 @@ class WorkerPool(Pool):
         self._stops = stops or [np.zeros((), np.int64) for _ in range(limits.workers)]
         self._lanes = [self._lanes_of(worker, runtime, shortlist) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []
-        self._shares = Shares(limits.workers, limits.max_rows)
+        self._shares = Shares(limits.workers, limits.max_rows, on_device=runtime.device is not None)
         self._cache_bytes = [0] * limits.workers
         self._news = 0  # goes up when a worker should look up from decoding
         self._memory_epoch = 0  # goes up when there may be memory for a sentence that lacks it

@@ -25,7 +25,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from server.errors import SettingError
+from server.errors import DeviceError
 
 from .gate import DEVICE_GATE
 from .onnx_writer import GraphWriter
@@ -40,6 +40,12 @@ _CUDA_OPTIONS = {
     "cudnn_conv_algo_search": "DEFAULT",
 }
 _REPLAYED_OPTIONS = {**_CUDA_OPTIONS, "enable_cuda_graph": "1"}
+_VARIED_OPTIONS = {
+    **_CUDA_OPTIONS,
+    # Attention by flash (1), memory-efficient (2) or unfused (16) kernels, not by cuDNN's: those are built
+    # for every number of sentences and length, which takes 50 ms and saves 0.08 of a run's 0.9 (H200).
+    "sdpa_kernel": "19",
+}
 _ENVIRONMENT = {
     # Attention of one position by ONNX Runtime's XQA kernels, their default, takes 67 us for 256 rows of 8
     # heads of 64 (H200), two thirds of a step of 6 layers of 512; what it has besides takes a fraction.
@@ -154,14 +160,22 @@ class OnnxDevice:
     Attributes:
         name: as ONNX Runtime has it, `cuda` or `cpu`.
         providers: execution providers, best first.
+        varied: the same for sessions whose runs seldom have the same shapes.
         replaying: the same for sessions whose runs may be recorded and replayed; see `replay`.
         run_options: of every run on it.
     """
 
-    def __init__(self, name: str, providers: Sequence[Provider], replaying: Sequence[Provider]) -> None:
+    def __init__(
+        self,
+        name: str,
+        providers: Sequence[Provider],
+        replaying: Sequence[Provider],
+        varied: Sequence[Provider],
+    ) -> None:
         """Name a device; `cuda` makes the one that counts."""
         self.name = name
         self.providers, self.replaying = list(providers), list(replaying)
+        self.varied = list(varied)
         self.run_options = run_options()
 
     @functools.cache  # noqa: B019 - there is one device, for the life of the process
@@ -223,11 +237,11 @@ def cuda() -> OnnxDevice:
     """Give the first CUDA device, after a run on it; always the same one.
 
     Raises:
-        SettingError: it cannot be used; says why and what to do.
+        DeviceError: it cannot be used; says why and what to do.
     """
     remedy = "or use --device cpu"
     if _CUDA not in ort.get_available_providers():
-        raise SettingError(
+        raise DeviceError(
             "setting device: this onnxruntime has no CUDA; install onnxruntime-gpu in its place "
             f"(extra `gpu`, never beside `cpu`), {remedy}"
         )
@@ -236,7 +250,12 @@ def cuda() -> OnnxDevice:
     ort.set_default_logger_severity(SILENT)  # of warnings that no log of a session silences
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it lacks; the error below says that
         ort.preload_dlls()
-    device = OnnxDevice("cuda", [(_CUDA, _CUDA_OPTIONS), *CPU], [(_CUDA, _REPLAYED_OPTIONS), *CPU])
+    device = OnnxDevice(
+        "cuda",
+        [(_CUDA, _CUDA_OPTIONS), *CPU],
+        [(_CUDA, _REPLAYED_OPTIONS), *CPU],
+        [(_CUDA, _VARIED_OPTIONS), *CPU],
+    )
     try:
         found = device._zeros_session(np.dtype(np.float32)).get_providers()
         if _CUDA in found:
@@ -245,7 +264,7 @@ def cuda() -> OnnxDevice:
         reason = "its CUDA provider does not load"
     except Exception as error:  # noqa: BLE001 - whatever the driver says is the reason
         reason = str(error).splitlines()[0]
-    raise SettingError(
+    raise DeviceError(
         f"setting device: CUDA cannot be used ({reason}); check the driver with nvidia-smi and, in a "
         f"container, --gpus all, {remedy}"
     )

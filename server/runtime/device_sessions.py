@@ -21,14 +21,21 @@ from .gate import DEVICE_GATE
 from .graph import Graph
 from .replay import Recorder, ReplayedRun
 from .session import ModelSpec, StepBuffers, cache_names
+from .sizes import usual_size
 
 RECORDED_AFTER = 2
 """Steps of a batch of one size before one is recorded: a recording takes as long as five, and sizes that a
 batch only passes through are not worth it."""
 
+LEAST_POSITIONS = 8
+"""Of an encoder run."""
+
 
 class DeviceEncoder:
-    """The encoder graph, its outputs left on the device. Thread-safe."""
+    """The encoder graph, its outputs left on the device. Thread-safe.
+
+    Runs are made for usual sizes: the first one of another size takes 4 to 12 ms instead of 0.9 (H200).
+    """
 
     def __init__(
         self, session: ort.InferenceSession, run_options: ort.RunOptions, device: str, spec: ModelSpec
@@ -45,14 +52,26 @@ class DeviceEncoder:
         self._run_options = run_options
         self._device = device
         self._dtype = spec.cache_dtype
+        self._longest = spec.max_source_tokens
+        self._pad_id = spec.pad_id
         self._outputs = cache_names(spec.decoder_layers, "cross")
 
     def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[DeviceTensor]:
-        """Compute cross-attention keys and values; see `EncoderSession.encode`."""
+        """Compute cross-attention keys and values; see `EncoderSession.encode`.
+
+        Returns:
+            As there, with more sentences and positions behind those that were asked for.
+        """
+        count, longest = input_ids.shape
+        covered = max(longest, min(max(LEAST_POSITIONS, usual_size(longest)), self._longest))
+        padded_ids = np.full((usual_size(count), covered), self._pad_id, np.int64)
+        padded_ids[:count, :longest] = input_ids
+        padded_lengths = np.ones(len(padded_ids), np.int32)
+        padded_lengths[:count] = lengths
         try:
             run = DeviceRun(self._session, self._run_options)
             run.bind_new(self._outputs, self._device)
-            run.run({"input_ids": input_ids, "lengths": lengths})
+            run.run({"input_ids": padded_ids, "lengths": padded_lengths})
             return run.results(self._device, self._dtype)
         except Exception as error:
             raise InferenceError(f"the encoder failed: {type(error).__name__}") from error

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 IR_VERSION, OPSET = 8, 18
 """The oldest in which every operator used has its present meaning."""
 
-_ELEMENT_TYPES = {"float32": 1, "int16": 5, "int32": 6, "int64": 7, "float16": 10}
+ELEMENT_TYPES = {"float32": 1, "int16": 5, "int32": 6, "int64": 7, "float16": 10}
+"""ONNX's number of each dtype, by its name in numpy."""
+
 _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR = 2, 4
 
 Shape = Sequence[int | str]
@@ -97,14 +99,14 @@ def _text(number: int, text: str) -> bytes:
 
 def _value_info(name: str, dtype: np.dtype[Any], shape: Shape) -> bytes:
     axes = (_integer(1, size) if isinstance(size, int) else _text(2, size) for size in shape)
-    tensor_type = _integer(1, _ELEMENT_TYPES[dtype.name])
+    tensor_type = _integer(1, ELEMENT_TYPES[dtype.name])
     tensor_type += _bytes(2, b"".join(_bytes(1, axis) for axis in axes))
     return _text(1, name) + _bytes(2, _bytes(1, tensor_type))
 
 
 def _tensor(value: NDArray[Any], name: str) -> bytes:
     content = b"".join(_integer(1, size) for size in value.shape)
-    content += _integer(2, _ELEMENT_TYPES[value.dtype.name]) + _text(8, name)
+    content += _integer(2, ELEMENT_TYPES[value.dtype.name]) + _text(8, name)
     return content + _bytes(9, value.astype(value.dtype.newbyteorder("<")).tobytes())
 
 

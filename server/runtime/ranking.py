@@ -15,8 +15,8 @@ keeps to it. Of its CUDA kernels not all do: where more than k columns reach the
 equal ones are found depends on the kernel that is chosen for the size.
 
 **Broken rows.** A number that is not finite makes all of a row's log-probabilities NaN. CUDA's LogSoftmax of
-up to 1,024 columns gives finite ones for a row of nothing but minus infinity, and its TopK some other row's
-column: for so few the largest score is looked at, too.
+up to 1,024 columns gives finite ones for a row of nothing but minus infinity, its ReduceMax a finite largest
+score, and its TopK some other row's column: for so few it is counted how many are more than that.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from .binding import bind_arrays
 from .device import OnnxDevice
-from .onnx_writer import GraphWriter
+from .onnx_writer import ELEMENT_TYPES, GraphWriter
 from .session import Array
 
 Floats = NDArray[np.float32]
@@ -170,8 +170,10 @@ def _with_log_probabilities(
     every = graph.node("LogSoftmax", [scores])
     if doubts_softmax:
         found = graph.node("GatherElements", [every, "columns"], axis=1)
-        largest = graph.node("ReduceMax", [scores, graph.weight(_ints(1))])
-        zero_or_nan = graph.node("Mul", [largest, graph.weight(np.zeros(1, np.float32))])
+        are_more = graph.node("Greater", [scores, graph.weight(np.full(1, -np.inf, np.float32))])
+        ones = graph.node("Cast", [are_more], to=ELEMENT_TYPES[_FLOAT.name])
+        count = graph.node("ReduceSum", [ones, graph.weight(_ints(1))])
+        zero_or_nan = graph.node("Div", [graph.weight(np.zeros(1, np.float32)), count])
         graph.node("Add", [found, zero_or_nan], ["log_probabilities"])
     else:
         graph.node("GatherElements", [every, "columns"], ["log_probabilities"], axis=1)

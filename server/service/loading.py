@@ -17,10 +17,11 @@ from server.engine.process_pool import ProcessPool
 from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver
 from server.engine.shortlist import Shortlist
 from server.engine.worker import WorkerPool
-from server.errors import DragomanError, SettingError
+from server.errors import DeviceError, DragomanError, SettingError
 from server.runtime.device import OnnxDevice, cuda, has_cuda
 from server.runtime.onnx_runtime import ModelRuntime
 from server.runtime.session import ModelSpec
+from server.runtime.sizes import usual_size
 from server.service.model import ServedModel, TranslationEngine, check_together
 from server.service.truecasing import Truecaser
 from server.settings import Settings
@@ -36,6 +37,8 @@ with 10 million (the same and 32,000 words) two take 0.8 of the time."""
 _log = logging.getLogger("dragoman.service")
 
 _WARM_UP_TIMEOUT_S = 300.0
+_WARM_UP_STEPS = 4
+"""Of a batch of one size: the third is recorded; see `server.runtime.device_sessions`."""
 _CLOSE_TIMEOUT_S = 5.0
 
 
@@ -101,13 +104,11 @@ def load_model(
     except TokenizerError as error:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
     observer = observer.of_model(manifest.name)
-    if served and _takes_processes(settings, manifest):
-        limits = _limits(settings, manifest, settings.engine_workers)
-        make = functools.partial(_start_in_process, settings, bundle, sha256)
-        processes = fork_server().start(make, limits.workers)
-        engine: TranslationEngine = ProcessPool(processes, limits, observer)
+    engine: TranslationEngine
+    if served:
+        engine = _start_engine(settings, bundle, manifest, sha256, observer)
     else:
-        engine = _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
+        engine = _start_threads(settings, bundle, manifest, observer)
     try:
         check_golden_text(manifest, tokenizer)
     except BaseException:
@@ -132,6 +133,35 @@ def _limits(settings: Settings, manifest: Manifest, workers: int) -> EngineLimit
     )
 
 
+def _start_engine(
+    settings: Settings, bundle: Path, manifest: Manifest, sha256: str, observer: EngineObserver
+) -> WorkerPool | ProcessPool:
+    """Start workers for an event loop, in processes of their own if that pays; on CUDA there is one."""
+    on_cuda = is_for_cuda(settings, manifest)
+    if not _takes_processes(settings, manifest, on_cuda=on_cuda):
+        return _start_threads(settings, bundle, manifest, observer)
+    limits = _limits(settings, manifest, 1 if on_cuda else settings.engine_workers)
+    device = "cuda" if on_cuda else "cpu"
+    make = functools.partial(
+        _start_in_process, settings.model_copy(update={"device": device}), bundle, sha256, limits.workers
+    )
+    try:
+        # A session on CUDA cannot be forked.
+        return ProcessPool(fork_server().start(make, limits.workers, after_fork=on_cuda), limits, observer)
+    except DeviceError as error:
+        if settings.device == "cuda":
+            raise
+        _log.warning("%s; going on with the processor", error)
+    return _start_engine(settings.model_copy(update={"device": "cpu"}), bundle, manifest, sha256, observer)
+
+
+def _start_threads(
+    settings: Settings, bundle: Path, manifest: Manifest, observer: EngineObserver
+) -> WorkerPool:
+    """Start workers that are threads of this process."""
+    return _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
+
+
 def _start_workers(
     settings: Settings,
     bundle: Path,
@@ -149,7 +179,7 @@ def _start_workers(
         make_pool: given the runtime, the limits and a shortlist, makes the pool.
         processes: number of the engine processes of which this is one; 0 if the workers are threads.
     """
-    device = None if processes else choose_device(settings, manifest)
+    device = choose_device(settings, manifest)
     workers = settings.engine_workers if device is None and not processes else 1
     # All that requests may choose: a graph that does not load must stop the start, not a request.
     widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
@@ -175,6 +205,8 @@ def _start_workers(
     pool.start()
     try:
         translate_golden(manifest, pool)
+        if device is not None:
+            warm_up(manifest, pool)
     except BaseException:
         pool.close(_CLOSE_TIMEOUT_S)
         raise
@@ -182,35 +214,51 @@ def _start_workers(
 
 
 def _start_in_process(
-    settings: Settings, bundle: Path, sha256: str, make_pool: Callable[..., WorkerPool]
+    settings: Settings, bundle: Path, sha256: str, processes: int, make_pool: Callable[..., WorkerPool]
 ) -> WorkerPool:
     """Do what `_start_workers` does, in a process that is there for this model."""
     manifest = verify_bundle(bundle)
     if hash_file(bundle / MANIFEST_NAME) != sha256:
         raise BundleError(MANIFEST_NAME, "changed while it was loaded")
-    return _start_workers(settings, bundle, manifest, make_pool, processes=settings.engine_workers)
+    return _start_workers(settings, bundle, manifest, make_pool, processes=processes)
 
 
-def _takes_processes(settings: Settings, manifest: Manifest) -> bool:
+def _takes_processes(settings: Settings, manifest: Manifest, *, on_cuda: bool) -> bool:
     """Choose whether every worker gets a process of its own."""
     can = hasattr(os, "memfd_create")
     if settings.engine_processes is None:
         workers = settings.engine_workers
-        small = _solo_threads(workers, manifest) == 1
-        return can and small and workers > 1 and choose_device(settings, manifest) is None
+        return can and (on_cuda or (workers > 1 and _solo_threads(workers, manifest) == 1))
     if settings.engine_processes and not can:
         raise SettingError("setting engine_processes: this system has no memfd_create; only Linux has")
-    if settings.engine_processes and choose_device(settings, manifest) is not None:
-        raise SettingError("setting engine_processes: on CUDA there is one worker, which is a thread")
     return settings.engine_processes
 
 
-def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
-    """Choose where a bundle runs.
+def is_for_cuda(settings: Settings, manifest: Manifest) -> bool:
+    """Choose whether a bundle runs on CUDA, if that can be used; does not try.
 
     Args:
         settings: with `device`.
         manifest: of the bundle; attention on CUDA is for fp16.
+
+    Raises:
+        SettingError: CUDA was asked for, and the bundle is not for it.
+    """
+    fits = manifest.precision == "fp16"
+    if settings.device == "cuda" and not fits:
+        raise SettingError(
+            f"setting device: CUDA takes bundles of precision fp16, and this one is {manifest.precision}; "
+            "export it with --precision fp16, or use --device cpu"
+        )
+    return settings.device == "cuda" or (settings.device == "auto" and fits and has_cuda())
+
+
+def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
+    """Choose where a bundle runs in this process.
+
+    Args:
+        settings: with `device`.
+        manifest: of the bundle.
 
     Returns:
         A device, or None for the processor.
@@ -218,22 +266,15 @@ def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
     Raises:
         SettingError: CUDA was asked for and cannot be used, or not with this bundle.
     """
-    fits = manifest.precision == "fp16"
-    if settings.device == "cpu" or (settings.device == "auto" and not (fits and has_cuda())):
+    if not is_for_cuda(settings, manifest):
         return None
     try:
-        device = cuda()
-    except SettingError as error:
+        return cuda()
+    except DeviceError as error:
         if settings.device == "cuda":
             raise
         _log.warning("%s; going on with the processor", error)
         return None
-    if not fits:
-        raise SettingError(
-            f"setting device: CUDA takes bundles of precision fp16, and this one is {manifest.precision}; "
-            "export it with --precision fp16, or use --device cpu"
-        )
-    return device
 
 
 def _read_shortlist(bundle: Path, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:
@@ -299,6 +340,24 @@ def translate_golden(manifest: Manifest, engine: TranslationEngine) -> None:
             raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
         if result.hypotheses[0].tokens != golden.target_ids:
             raise _differs(number, "translated")
+
+
+def warm_up(manifest: Manifest, pool: WorkerPool) -> None:
+    """Let a device meet every size of a batch of short sentences: no request waits for what is built then.
+
+    Args:
+        manifest: with the beam width of requests that do not choose.
+        pool: as started.
+    """
+    source = [manifest.special_tokens.eos_id]
+    for width in {1, manifest.generation.beam_size or 1}:
+        options = DecodingOptions(
+            beam_size=width, min_decoding_length=_WARM_UP_STEPS, max_decoding_length=_WARM_UP_STEPS
+        )
+        most = pool.limits.max_rows // width
+        for size in sorted({min(usual_size(count), most) for count in range(1, most + 1)}):
+            for future in pool.submit(f"warm-up-{width}-{size}", [source] * size, options):
+                future.result(_WARM_UP_TIMEOUT_S)
 
 
 def _differs(number: int, what: str) -> BundleError:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from server import cli
-from server.errors import SettingError
+from server.errors import DeviceError, SettingError
 from server.service import loading
 from server.service.loading import choose_device
 from server.settings import Settings
@@ -30,7 +30,7 @@ def test_without_a_driver_cuda_is_refused_and_auto_goes_on(
     manifest = random_bundle.write(tmp_path).model_copy(update={"precision": "fp16"})
 
     def without_driver() -> None:
-        raise SettingError("setting device: CUDA cannot be used (no driver)")
+        raise DeviceError("setting device: CUDA cannot be used (no driver)")
 
     monkeypatch.setattr(loading, "has_cuda", lambda: True)
     monkeypatch.setattr(loading, "cuda", without_driver)
