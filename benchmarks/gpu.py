@@ -48,7 +48,9 @@ ROWS = tuple(
     for count in counts
 )
 
-_NO_GPU = 2
+NO_GPU = 2
+"""Exit code."""
+
 _TRIAL_S = 0.25
 
 
@@ -142,7 +144,7 @@ def main() -> int:
     lacking = missing()
     if lacking is not None:
         print(f"benchmarks.gpu: there is nothing to measure on: {lacking}", file=sys.stderr)
-        return _NO_GPU
+        return NO_GPU
     import torch
 
     done: dict[str, Any] = {}

@@ -37,7 +37,7 @@ class Server:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def dragoman(model: Model, name: str = "dragoman", **settings: int) -> Server:
+def dragoman(model: Model, name: str = "dragoman", **settings: int | str) -> Server:
     """Describe dragoman's server with its defaults, but without its cache: the peers compute every sentence.
 
     Args:
@@ -51,7 +51,7 @@ def dragoman(model: Model, name: str = "dragoman", **settings: int) -> Server:
 
 
 def ctranslate2(
-    model: Model, name: str, max_batch: int, wait_ms: float, variables: Mapping[str, str]
+    model: Model, name: str, max_batch: int, wait_ms: float, variables: Mapping[str, str], device: str = "cpu"
 ) -> Server:
     """Describe FastAPI with CTranslate2.
 
@@ -61,9 +61,10 @@ def ctranslate2(
         max_batch: texts of a batch; 1 is without batching.
         wait_ms: how long an idle server waits for company.
         variables: CTranslate2's best on this machine.
+        device: cpu or cuda.
     """
     folders = (str(model.ctranslate2), str(model.huggingface))
-    options = ("--max-batch", str(max_batch), "--wait-ms", str(wait_ms))
+    options = ("--max-batch", str(max_batch), "--wait-ms", str(wait_ms), "--device", device)
     return Server(name, ("-m", "benchmarks.peer_server", *folders, *options), variables)
 
 

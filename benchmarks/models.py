@@ -12,7 +12,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -33,6 +33,8 @@ CALIBRATION_LENGTHS = [2 + (7 * i) % 17 for i in range(200)]
 """Words of every sentence that a model with random weights is calibrated and judged on."""
 
 _SOURCES = ("export", "model")
+_PARITY_SENTENCES = 250
+"""Of our own, on which a shipped model's export in fp16 is judged."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,7 @@ def prepare(
     model = Model(name, bundle, home / "huggingface", home / "ctranslate2")
     if keep and all(path.exists() for path in (model.bundle, model.huggingface, model.ctranslate2)):
         return model
-    origin = repr(size) + _hash_files([Path(__file__).parent]) if size else _hash_files([shipped], "*")
-
-    def write_weights(out: Path) -> None:
-        if size:
-            write_random_model(out, size)
-        else:
-            _recover(shipped, out)
-
-    once(model.huggingface, origin, write_weights, lambda: report(f"{name}: writing the weights"))
+    origin = _write_weights(model, size, shipped, report)
     once(
         model.ctranslate2,
         origin,
@@ -110,22 +104,16 @@ def prepare(
     return model
 
 
-def prepare_fp16(name: str, cache: Path, report: Callable[[str], None]) -> Model:
-    """Make whatever of a model with random weights is missing or stale, for a GPU.
+def prepare_fp16(name: str, cache: Path, report: Callable[[str], None], *, shipped: Path = SHIPPED) -> Model:
+    """Make whatever of a model is missing or stale, for a GPU; arguments as of `prepare`.
 
     Returns:
         The model with a bundle of precision fp16, and with weights of float16 for CTranslate2.
     """
-    size, home = RANDOM_SIZES[name], cache / "models" / name
+    size, home = RANDOM_SIZES.get(name), cache / "models" / name
     home.mkdir(parents=True, exist_ok=True)
     model = Model(name, home / "bundle-fp16", home / "huggingface", home / "ctranslate2-fp16")
-    origin = repr(size) + _hash_files([Path(__file__).parent])
-    once(
-        model.huggingface,
-        origin,
-        lambda out: write_random_model(out, size),
-        lambda: report(f"{name}: writing the weights"),
-    )
+    origin = _write_weights(model, size, shipped, report)
     once(
         model.ctranslate2,
         origin,
@@ -140,6 +128,20 @@ def prepare_fp16(name: str, cache: Path, report: Callable[[str], None]) -> Model
         lambda: report(f"{name}: exporting for dragoman in fp16"),
     )
     return model
+
+
+def _write_weights(model: Model, size: Size | None, shipped: Path, report: Callable[[str], None]) -> str:
+    """Write the weights for transformers, if they are missing or stale; gives what they are made of."""
+
+    def write(out: Path) -> None:
+        if size:
+            write_random_model(out, size)
+        else:
+            _recover(shipped, out)
+
+    origin = repr(size) + _hash_files([Path(__file__).parent]) if size else _hash_files([shipped], "*")
+    once(model.huggingface, origin, write, lambda: report(f"{model.name}: writing the weights"))
+    return origin
 
 
 def once(out: Path, origin: str, write: Callable[[Path], None], announce: Callable[[], None]) -> None:
@@ -206,24 +208,29 @@ def convert(
 def calibration_file(bundle: Path, vocabulary_size: int) -> Path:
     """Write the text that a model with random weights is calibrated on, beside its bundle."""
     sentences = vocabulary.random_sentences(vocabulary_size, CALIBRATION_LENGTHS, seed=1, ending=True)
+    return _write_text(bundle, map(vocabulary.as_text, sentences))
+
+
+def _write_text(bundle: Path, lines: Iterable[str]) -> Path:
     text = bundle.with_name("calibration.txt")
-    text.write_text("\n".join(map(vocabulary.as_text, sentences)) + "\n", encoding="utf-8")
+    text.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return text
 
 
 def _export(
     huggingface: Path,
     out: Path,
-    size: Size,
+    size: Size | None,
     report: Callable[[str], None],
     precision: Literal["fp16", "int8"] = "int8",
 ) -> None:
     """Run the real importer and exporter with all their gates; the counter makes even random weights pass."""
+    from benchmarks.concurrency import sentences
     from export.from_huggingface import ImportNames
     from export.importing import import_model
     from export.pipeline import ExportOptions
 
-    text = calibration_file(out, size.vocabulary)
+    text = calibration_file(out, size.vocabulary) if size else _write_text(out, sentences(_PARITY_SENTENCES))
     options = ExportOptions(
         precision=precision,
         dev_source=[text],

@@ -32,7 +32,7 @@ from benchmarks.workload import pick, read_text, text_name, tokenize, with_long_
 from server.load.summary import percentile
 
 PERCENTS = (50, 95, 99)
-_TEXTS, _ARRAY_TEXTS = 512, 500
+TEXTS, _ARRAY_TEXTS = 512, 500
 _CHECKED_TOGETHER = 32
 _WARM_S = 1.0
 _LONG_WARM_S = 8.0
@@ -147,9 +147,9 @@ class Load:
         """
         self._client = client
 
-    def prepare(self, texts: Sequence[str]) -> None:
-        """Hand over the texts of all later requests."""
-        self._client.ask(op="prepare", texts=list(texts), fields=_FIELDS)
+    def prepare(self, texts: Sequence[str], **fields: int) -> None:
+        """Hand over the texts of all later requests, and what they ask for besides."""
+        self._client.ask(op="prepare", texts=list(texts), fields=_FIELDS | fields)
 
     def closed(self, port: int, clients: int, seconds: float, warm_s: float = _WARM_S) -> dict[str, Any]:
         """Run a closed loop and summarise it."""
@@ -342,7 +342,7 @@ def main() -> None:
             model = prepare(name, cache, progress.say, shipped=shipped, keep=keep)
             plan = QUICK if quick else FULL.get(name, FULL_SMALL)
             plan = replace(plan, rounds=arguments.rounds or plan.rounds)
-            texts = texts_for(name, arguments.source, _TEXTS)
+            texts = texts_for(name, arguments.source, TEXTS)
             if name in RANDOM_SIZES:
                 texts = keep_ending(model, texts, progress)
             load.prepare(texts)
