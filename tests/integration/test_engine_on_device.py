@@ -3,7 +3,9 @@
 With the CPU as the device all of it but the kernels is what runs on CUDA. A GPU, if there is one, takes part.
 """
 
+import collections
 import dataclasses
+import itertools
 import random
 import time
 from collections.abc import Iterator
@@ -15,16 +17,18 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
-from export.bundle import Manifest, verify_bundle
+from export.bundle import Generation, Manifest, verify_bundle
 from server.engine import worker
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis
+from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, NullObserver
 from server.engine.worker import WorkerPool
 from server.errors import InferenceError
 from server.runtime import replay
 from server.runtime.device import OnnxDevice
+from server.runtime.device_sessions import RECORDED_AFTER
 from server.runtime.graph import Graph
 from server.runtime.memory import DeviceRanker
 from server.runtime.onnx_runtime import ModelRuntime
+from server.service.loading import warm_up
 from tests.server import random_bundle
 from tests.server.runtime.devices import CPU_AS_DEVICE, RecordingSession, device_named, needs_cuda
 from tests.server_process import wait_for
@@ -219,6 +223,45 @@ def test_caches_on_a_device_are_kept_while_nobody_comes(
     assert both.device.stats().kv_cache_bytes > 0
     both.compare([PLAIN] * 4)
     both.close()
+
+
+def test_encoder_runs_are_of_sizes_that_are_met_again(tmp_path: Path) -> None:
+    manifest = random_bundle.write(tmp_path)
+    host = ModelRuntime.load(tmp_path, manifest).encoder
+    device = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE).encoder
+    draw, met = np.random.default_rng(0), set()
+    for count, longest in itertools.product((1, 2, 5, 7, 9), (1, 5, 11, 12, 40, random_bundle.LONGEST)):
+        lengths = draw.integers(1, longest + 1, count).astype(np.int32)
+        lengths[0] = longest
+        ids = draw.integers(4, manifest.architecture.vocab_size, (count, longest))
+        for ours, theirs in zip(host.encode(ids, lengths), device.encode(ids, lengths), strict=True):
+            met.add(theirs.shape)
+            found = theirs.memory.numpy()
+            for row, length in enumerate(lengths):
+                assert found[row, :, :length] == pytest.approx(ours[row, :, :length], abs=1e-5)
+    assert {shape[0] for shape in met} == {1, 2, 6, 8, 12}
+    assert {shape[2] for shape in met} == {8, 12, 48, random_bundle.LONGEST}
+
+
+class Sizes(NullObserver):
+    """Notes how many rows are decoded together, as often as they are."""
+
+    def __init__(self) -> None:
+        self.met: collections.Counter[int] = collections.Counter()
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        self.met[busy_rows] += 1
+
+
+def test_a_device_has_met_and_recorded_every_size_of_a_batch_before_the_first_request(tmp_path: Path) -> None:
+    manifest = random_bundle.write(tmp_path)
+    sizes = Sizes()
+    runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
+    pool = WorkerPool(runtime, EngineLimits(workers=1, max_rows=20), sizes)
+    pool.start()
+    warm_up(manifest.model_copy(update={"generation": Generation(beam_size=4)}), pool)
+    pool.close(WAIT_S)
+    assert all(sizes.met[rows] >= RECORDED_AFTER + 1 for rows in (1, 2, 3, 4, 6, 8, 12, 16, 20))
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["renewed", "files changed"])

@@ -82,6 +82,12 @@ def crowded(limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker
     return make(FakeRuntime(recite), limits)
 
 
+def loaded_by(folder: Path, limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
+    """Make a worker and leave a file that is named after the process that did."""
+    (folder / str(os.getpid())).touch()
+    return make(FakeRuntime(recite), limits)
+
+
 def dying(make: Callable[..., LoneWorker]) -> LoneWorker:
     """End before anything is loaded."""
     raise SystemExit(9)

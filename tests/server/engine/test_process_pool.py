@@ -1,6 +1,5 @@
 """The pool of processes: real processes and sockets, over a fake model in each."""
 
-import asyncio
 import functools
 import logging
 import os
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import pytest
 
 from export.bundle import BundleError
 from server.engine.fork_server import ForkServer, fork_server
-from server.engine.process_pool import ROWS_AHEAD, ProcessPool
+from server.engine.process_pool import ROWS_AHEAD
 from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
 from server.errors import (
     AbortedError,
@@ -33,7 +31,7 @@ from server.process_metrics import anonymous_bytes
 from tests.server_process import wait_for
 
 from . import process_models
-from .fakes import Language, babble, ramble, recite
+from .fakes import babble, ramble, recite
 from .pools import (
     WAIT_S,
     check_many_widths,
@@ -41,6 +39,9 @@ from .pools import (
     check_that_who_has_nothing_to_do_gives_memory_back,
     tokens,
 )
+from .process_pools import MakePool, forked, loop, make_pool
+
+__all__ = ["loop", "make_pool"]
 
 GREEDY = DecodingOptions()
 ENDLESS = DecodingOptions(max_decoding_length=500)
@@ -60,46 +61,6 @@ class Witness(NullObserver):
 
     def error(self, kind: str) -> None:
         self.errors.append(kind)
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield loop
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-MakePool = Callable[..., ProcessPool]
-
-
-@pytest.fixture
-def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
-    pools = []
-
-    def make(
-        language: Language = recite, processes: int = 2, switch: Path | None = None, **settings: object
-    ) -> ProcessPool:
-        limits = EngineLimits(**{"max_rows": 8, "workers": 1, **settings.pop("limits", {})})
-        load = settings.pop("load", functools.partial(process_models.fake_worker, language, limits, switch))
-        started = fork_server().start(load, processes)
-        pool = ProcessPool(started, limits, settings.pop("observer", NullObserver()), **settings)
-        pools.append(pool)
-        loop.call_soon_threadsafe(pool.attach, loop)
-        return pool
-
-    yield make
-    for pool in pools:
-        pool.close(0.0)
-    wait_for(lambda: forked() == [])
-
-
-def forked() -> list[psutil.Process]:
-    """All processes of models and workers that there are now, those that nobody waited for included."""
-    return psutil.Process(fork_server().pid).children(recursive=True)
 
 
 def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:

@@ -1,16 +1,27 @@
 """Where a bundle runs."""
 
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from server import cli
+from server.engine.sequence import DecodingOptions, NullObserver
+from server.engine.worker import WorkerPool
 from server.errors import DeviceError, SettingError
 from server.service import loading
-from server.service.loading import choose_device
+from server.service.loading import choose_device, load_model
+from server.service.model import ServedModel
 from server.settings import Settings
 from tests.server import random_bundle
 from tests.server.runtime.devices import CPU_AS_DEVICE
+
+from . import device_processes
+
+WAIT_S = 60.0
 
 
 def test_the_processor_is_taken_where_it_is_asked_for_or_there_is_no_other(
@@ -50,6 +61,58 @@ def test_cuda_takes_fp16_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert choose_device(Settings(device="auto"), fitting) is CPU_AS_DEVICE
     with pytest.raises(SettingError, match=f"this one is {precision}; export it with --precision fp16"):
         choose_device(Settings(device="cuda"), manifest)
+
+
+@pytest.fixture
+def load(tiny_bundle_fp16: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ServedModel]]:
+    """Load an fp16 model for an event loop where ONNX Runtime has CUDA; processes do as they are told."""
+    models: list[ServedModel] = []
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def load(start: Callable[..., WorkerPool], **settings: Any) -> ServedModel:
+        monkeypatch.setattr(loading, "has_cuda", lambda: True)
+        monkeypatch.setattr(loading, "_start_in_process", start)
+        chosen = Settings(bundle=(tiny_bundle_fp16,), **settings)
+        models.append(load_model(chosen, NullObserver(), served=True))
+        loop.call_soon_threadsafe(models[-1].engine.attach, loop)
+        return models[-1]
+
+    yield load
+    for model in models:
+        model.engine.close(WAIT_S)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def translated(model: ServedModel) -> list[tuple[int, ...]]:
+    sources = [golden.source_ids for golden in model.manifest.golden]
+    futures = model.engine.submit("request", sources, DecodingOptions())
+    return [future.result(WAIT_S).hypotheses[0].tokens for future in futures]
+
+
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_a_served_model_has_a_process_of_its_own_on_a_device(
+    load: Callable[..., ServedModel], device: str
+) -> None:
+    model = load(device_processes.on_the_processor, device=device, workers=3)
+    assert translated(model) == [golden.target_ids for golden in model.manifest.golden]
+    stats = model.engine.stats()
+    assert len(stats.engine_pids) == 3, "one to fork, one that waits, one that decodes"
+    assert stats.rows_total == 2 * stats.max_rows
+
+
+def test_where_a_process_finds_no_driver_the_processor_is_taken(
+    load: Callable[..., ServedModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = load(device_processes.without_driver, workers=2)
+    assert "no driver" in caplog.text
+    assert translated(model) == [golden.target_ids for golden in model.manifest.golden]
+    assert len(model.engine.stats().engine_pids) == 4
+    with pytest.raises(DeviceError, match="no driver"):
+        load(device_processes.without_driver, device="cuda")
 
 
 def test_the_command_line_says_it_in_one_line(tiny_bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,57 @@
+"""Pools of processes for tests, and the event loop that hears of their results."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from server.engine.fork_server import fork_server
+from server.engine.process_pool import ProcessPool
+from server.engine.sequence import EngineLimits, NullObserver
+from tests.server_process import wait_for
+
+from . import process_models
+from .fakes import Language, recite
+
+MakePool = Callable[..., ProcessPool]
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
+    pools = []
+
+    def make(
+        language: Language = recite, processes: int = 2, switch: Path | None = None, **settings: object
+    ) -> ProcessPool:
+        limits = EngineLimits(**{"max_rows": 8, "workers": 1, **settings.pop("limits", {})})
+        load = settings.pop("load", functools.partial(process_models.fake_worker, language, limits, switch))
+        started = fork_server().start(load, processes, after_fork=settings.pop("after_fork", False))
+        pool = ProcessPool(started, limits, settings.pop("observer", NullObserver()), **settings)
+        pools.append(pool)
+        loop.call_soon_threadsafe(pool.attach, loop)
+        return pool
+
+    yield make
+    for pool in pools:
+        pool.close(0.0)
+    wait_for(lambda: forked() == [])
+
+
+def forked() -> list[psutil.Process]:
+    """All processes of models and workers that there are now, those that nobody waited for included."""
+    return psutil.Process(fork_server().pid).children(recursive=True)
