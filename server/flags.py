@@ -77,7 +77,7 @@ EngineProcesses = Annotated[
     typer.Option(
         "--engine-processes/--no-engine-processes",
         help="Give every worker a process of its own instead of a thread.",
-        show_default="for a small model that is served alone",
+        show_default="for a small model, and on CUDA",
     ),
 ]
 Device = Annotated[

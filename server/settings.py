@@ -66,7 +66,7 @@ class Settings(BaseSettings):
         port: TCP port to listen on; 0 takes a free one and logs it.
         workers: engine threads of each model, each with its own batch; 0 is one for each usable core.
         engine_processes: whether every worker has a process of its own instead of a thread. None is yes for a
-            small model on several cores: its workers would wait for Python's lock.
+            small model on several cores, and on CUDA: such workers would wait for Python's lock.
         device: where the model runs: `cpu`, `cuda`, or `auto`, which is CUDA if there is a GPU that can be
             used and the bundle is fp16. On CUDA there is one worker.
         max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
