@@ -21,6 +21,7 @@ from .engine import Outcome, end_of_unwanted
 from .engine_process import EngineProcess
 from .fork_server import EngineProcesses
 from .messages import Drop, Extend, Report, Sentence, Start, ToProcess
+from .packing import Packing
 from .pool import Pool
 from .scheduler import LANES, Lane, Load
 from .sequence import EngineLimits, EngineObserver, EngineStats, Sequence
@@ -72,6 +73,7 @@ class ProcessPool(Pool):
         self._sent: dict[int, _Sent] = {}
         self._number_of: dict[Sequence, int] = {}
         self._rows: dict[Lane, list[int]] = {lane: [0] * len(self._processes) for lane in LANES}
+        self._packing = Packing(self._rows, first.limits.max_rows)
         self._room = first.limits.max_rows + ROWS_AHEAD
         self._stats: list[EngineStats | None] = [None] * len(self._processes)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,23 +164,19 @@ class ProcessPool(Pool):
         if self._stopping or not self._scheduler.sentences:
             return
         now_s = self._clock()
+        self._packing.arrive(self._scheduler.sentences)
         for lane in LANES:
             starts: dict[int, list[Sentence]] = {}
             while self._scheduler.rows[lane]:
-                process = self._choose(lane)
-                free_rows = self._room - self._rows[lane][process]
+                free_rows = self._room - min(self._rows[lane])
                 admitted = self._scheduler.admit(now_s, Load(free_rows, share=1, lane=lane))
                 if not admitted:
                     break
                 for sequence in admitted:
+                    process = self._packing.choose(sequence, lane)
                     starts.setdefault(process, []).append(self._send(sequence, process, lane))
             for process, sentences in starts.items():
                 self._say(process, Start(lane, sentences))
-
-    def _choose(self, lane: Lane) -> int:
-        """Choose the process that the next sentence goes to: the one that has least to do."""
-        rows, beside = self._rows[lane], self._rows["long" if lane == "short" else "short"]
-        return min(range(len(rows)), key=lambda process: (rows[process], beside[process]))
 
     def _send(self, sequence: Sequence, process: int, lane: Lane) -> Sentence:
         """Note that a sentence is now with a process."""

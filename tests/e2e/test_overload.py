@@ -59,7 +59,7 @@ def slow(tiny_bundle: Path, tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
-def keeps_its_goodput(server: RunningServer, seconds: float, least_shares: dict[int, float]) -> bool:
+def keeps_its_goodput(server: RunningServer, seconds: float, least_shares: dict[float, float]) -> bool:
     """Measure the peak, several times as much, and the peak again; check what nothing excuses."""
 
     def peak() -> float:
@@ -85,7 +85,7 @@ def keeps_its_goodput(server: RunningServer, seconds: float, least_shares: dict[
     )
 
 
-def check_overload(server: RunningServer, seconds: float, least_shares: dict[int, float]) -> None:
+def check_overload(server: RunningServer, seconds: float, least_shares: dict[float, float]) -> None:
     """A machine that others use, too, is not always as fast; a server that collapses does so every time."""
     assert any(keeps_its_goodput(server, seconds, least_shares) for _ in range(3))
 
@@ -106,7 +106,9 @@ def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tm
     to 1,260, which is 0.60 to 0.88 of the peak: the client and what is refused take the rest. Since a
     sentence costs less around the engine, 1,780 to 2,090 at most, of 3,100/s 2,330 to 2,580, of 4,600/s 1,590
     to 2,040 and of 6,200/s 1,180 to 1,260 (the version before, in turns: 1,660, 2,070 to 2,120, 1,480 to
-    1,610 and 690 to 990).
+    1,610 and 690 to 990). Since few sentences are packed, 2,600 to 2,900 at most, of 4,200/s 2,050 to 2,450,
+    of 5,000/s, all that a client can send, 1,340 to 1,860 (the version before, in turns: 1,740 to 2,320,
+    1,490 to 2,190 and 1,230 to 1,820): more than before, and less of a higher peak.
     """
     settings = {
         "workers": 0,
@@ -115,7 +117,7 @@ def test_and_so_it_does_when_the_processor_is_what_is_short(repository: Path, tm
         "log_level": "warning",
     }
     with serving(repository / "bundles/en-de", tmp_path / "log", **settings) as server:
-        check_overload(server, 8.0, {2: 0.8, 3: 0.5})
+        check_overload(server, 8.0, {1.5: 0.6, 3: 0.45})
 
 
 def test_a_client_that_waits_as_it_is_told_is_served_in_the_end(slow: RunningServer) -> None:
