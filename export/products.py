@@ -21,6 +21,9 @@ ROWS, WEIGHT, ROW_SCALE, SCALE, ROW_ZERO_POINT, WEIGHT_ZERO_POINT, BIAS = range(
 FUSED_PRODUCT = "QAttention"
 """Operator that is a product and the attention over it; see `export.fused_attention`."""
 
+TRANSPOSED_PRODUCT = "FusedMatMul"
+"""Operator that the projection of an fp16 graph is: a product with the weight [O, I]."""
+
 FUSED_BIAS, FUSED_SCALE = 2, 4
 """Its inputs that have another place; the weight has the same."""
 
@@ -73,11 +76,12 @@ class GraphIndex:
 def find_products(graph: onnx.GraphProto, index: GraphIndex) -> list[Product]:
     """List the products with constant weights, in the order in which the graph computes them.
 
-    Recognised are ``MatMul`` followed or not by the ``Add`` of a vector, and ``Gemm`` with or without bias.
+    Recognised are ``MatMul`` and ``FusedMatMul`` with a transposed weight, followed or not by the ``Add`` of
+    a vector, and ``Gemm`` with or without bias.
     """
     products = []
     for position, node in enumerate(graph.node):
-        if node.op_type == "MatMul" and index.is_float(node.input[1], 2):
+        if node.op_type in ("MatMul", TRANSPOSED_PRODUCT) and index.is_float(node.input[1], 2):
             products.append(_from_matmul(graph, index, position))
         elif node.op_type == "Gemm" and index.is_float(node.input[1], 2):
             products.append(_from_gemm(index, node, position))
@@ -87,6 +91,8 @@ def find_products(graph: onnx.GraphProto, index: GraphIndex) -> list[Product]:
 def _from_matmul(graph: onnx.GraphProto, index: GraphIndex, position: int) -> Product:
     node = graph.node[position]
     weight = np.asarray(index.array(node.input[1]), np.float32)
+    if node.op_type == TRANSPOSED_PRODUCT:
+        weight = np.ascontiguousarray(weight.T)
     follower = index.only_consumer(node.output[0])
     if follower is not None and graph.node[follower].op_type == "Add":
         add = graph.node[follower]

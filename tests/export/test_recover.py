@@ -55,6 +55,16 @@ def test_fp32_weights_come_back_bit_by_bit(tmp_path: Path, tiny_checkpoint: Path
     assert (tmp_path / "back" / "source.spm").read_bytes() == (tiny_bundle / "source.spm").read_bytes()
 
 
+def test_fp16_weights_come_back_as_they_were_rounded(
+    tmp_path: Path, tiny_checkpoint: Path, tiny_bundle_fp16: Path
+) -> None:
+    config = recover_checkpoint(tiny_bundle_fp16, tmp_path / "back")
+    assert config.origin == "Recovered from the bundle tiny-en-de 1: fp16 weights."
+    theirs = model_tensors(load_checkpoint(tmp_path / "back").model)
+    for name, tensor in model_tensors(load_checkpoint(tiny_checkpoint).model).items():
+        assert torch.equal(tensor.half().float(), theirs[name]), name
+
+
 @pytest.mark.parametrize("bits", [7, 8])
 def test_int8_weights_become_the_same_integers_again(
     tmp_path: Path, tiny_checkpoint: Path, bits: int
