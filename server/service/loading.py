@@ -346,14 +346,14 @@ def warm_up(manifest: Manifest, pool: WorkerPool) -> None:
     """Let a device meet every size of a batch of short sentences: no request waits for what is built then.
 
     Args:
-        manifest: with the beam width of requests that do not choose.
+        manifest: with a golden sentence, and the beam width of requests that do not choose.
         pool: as started.
     """
-    source = [manifest.special_tokens.eos_id]
+    if not manifest.golden:
+        return
+    source = max(manifest.golden, key=lambda golden: len(golden.target_ids)).source_ids
     for width in {1, manifest.generation.beam_size or 1}:
-        options = DecodingOptions(
-            beam_size=width, min_decoding_length=_WARM_UP_STEPS, max_decoding_length=_WARM_UP_STEPS
-        )
+        options = DecodingOptions(beam_size=width, max_decoding_length=_WARM_UP_STEPS)
         most = pool.limits.max_rows // width
         for size in sorted({min(usual_size(count), most) for count in range(1, most + 1)}):
             for future in pool.submit(f"warm-up-{width}-{size}", [source] * size, options):

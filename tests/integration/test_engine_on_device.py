@@ -17,7 +17,7 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
-from export.bundle import Generation, Manifest, verify_bundle
+from export.bundle import Generation, Golden, Manifest, verify_bundle
 from server.engine import worker
 from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, NullObserver
 from server.engine.worker import WorkerPool
@@ -254,12 +254,16 @@ class Sizes(NullObserver):
 
 
 def test_a_device_has_met_and_recorded_every_size_of_a_batch_before_the_first_request(tmp_path: Path) -> None:
-    manifest = random_bundle.write(tmp_path)
+    golden = Golden(source="", source_ids=(5, 6, 7), target="", target_ids=(5, 6, 7, 8))
+    changes = {"generation": Generation(beam_size=4), "golden": (golden,)}
+    manifest = random_bundle.write(tmp_path).model_copy(update=changes)
     sizes = Sizes()
     runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
     pool = WorkerPool(runtime, EngineLimits(workers=1, max_rows=20), sizes)
     pool.start()
-    warm_up(manifest.model_copy(update={"generation": Generation(beam_size=4)}), pool)
+    (found,) = pool.submit("long enough", [golden.source_ids], PLAIN)
+    assert len(found.result(WAIT_S).hypotheses[0].tokens) > RECORDED_AFTER + 1
+    warm_up(manifest, pool)
     pool.close(WAIT_S)
     assert all(sizes.met[rows] >= RECORDED_AFTER + 1 for rows in (1, 2, 3, 4, 6, 8, 12, 16, 20))
 
