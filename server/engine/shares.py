@@ -104,7 +104,6 @@ class Shares:
         if waited[worker]:
             return 0
         if lane in STARTS_FIRST and share > 0:
-            waited[worker] = (
-                self._patience_steps
-            )  # it asks again before it decodes: what is left need not gather
+            # It asks again before it decodes: what is left need not gather.
+            waited[worker] = self._patience_steps
         return share

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.engine.scheduler import LANES, Lane
-from server.engine.shares import FEW_ROWS, GATHERED_ROWS, PATIENCE_STEPS, Shares
+from server.engine.shares import (
+    DEVICE_GATHERED_ROWS,
+    DEVICE_PATIENCE_STEPS,
+    FEW_ROWS,
+    GATHERED_ROWS,
+    PATIENCE_STEPS,
+    Shares,
+)
 
 
 def busy(rows: dict[Lane, list[int]], max_rows: int = 32) -> Shares:
@@ -129,3 +136,12 @@ def test_what_is_left_of_a_document_starts_with_the_rest_of_it() -> None:
 def test_nobody_waits_for_company_where_memory_is_lacking() -> None:
     shares = busy({"short": [30], "long": [0]})
     assert shares.share(0, "short", 1, everyone=True) == 1
+
+
+def test_on_a_device_more_of_them_gather_and_wait_longer() -> None:
+    shares = Shares(1, 256, on_device=True)
+    shares.note(0, "short", 160)
+    assert DEVICE_GATHERED_ROWS > 2 * GATHERED_ROWS
+    started = asked(shares, 2 * GATHERED_ROWS, DEVICE_PATIENCE_STEPS + 1)
+    assert started == [0] * DEVICE_PATIENCE_STEPS + [2 * GATHERED_ROWS]
+    assert shares.share(0, "short", DEVICE_GATHERED_ROWS) == DEVICE_GATHERED_ROWS
