@@ -40,7 +40,7 @@ _CUDA_OPTIONS = {
     "cudnn_conv_algo_search": "DEFAULT",
 }
 _REPLAYED_OPTIONS = {**_CUDA_OPTIONS, "enable_cuda_graph": "1"}
-_VARIED_OPTIONS = {
+_PLAIN_OPTIONS = {
     **_CUDA_OPTIONS,
     # Attention by flash (1), memory-efficient (2) or unfused (16) kernels, not by cuDNN's: those are built
     # for every number of sentences and length, which takes 50 ms and saves 0.08 of a run's 0.9 (H200).
@@ -160,22 +160,14 @@ class OnnxDevice:
     Attributes:
         name: as ONNX Runtime has it, `cuda` or `cpu`.
         providers: execution providers, best first.
-        varied: the same for sessions whose runs seldom have the same shapes.
         replaying: the same for sessions whose runs may be recorded and replayed; see `replay`.
         run_options: of every run on it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        providers: Sequence[Provider],
-        replaying: Sequence[Provider],
-        varied: Sequence[Provider],
-    ) -> None:
+    def __init__(self, name: str, providers: Sequence[Provider], replaying: Sequence[Provider]) -> None:
         """Name a device; `cuda` makes the one that counts."""
         self.name = name
         self.providers, self.replaying = list(providers), list(replaying)
-        self.varied = list(varied)
         self.run_options = run_options()
 
     @functools.cache  # noqa: B019 - there is one device, for the life of the process
@@ -250,12 +242,7 @@ def cuda() -> OnnxDevice:
     ort.set_default_logger_severity(SILENT)  # of warnings that no log of a session silences
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it lacks; the error below says that
         ort.preload_dlls()
-    device = OnnxDevice(
-        "cuda",
-        [(_CUDA, _CUDA_OPTIONS), *CPU],
-        [(_CUDA, _REPLAYED_OPTIONS), *CPU],
-        [(_CUDA, _VARIED_OPTIONS), *CPU],
-    )
+    device = OnnxDevice("cuda", [(_CUDA, _PLAIN_OPTIONS), *CPU], [(_CUDA, _REPLAYED_OPTIONS), *CPU])
     try:
         found = device._zeros_session(np.dtype(np.float32)).get_providers()
         if _CUDA in found:

@@ -37,7 +37,7 @@ from .ranking import OnnxRanker
 from .session import Array, DecoderSession, EncoderSession, ModelSpec, StepBuffers, cache_names
 from .traffic import PROCESS_TRAFFIC
 
-PROCESSOR = OnnxDevice("cpu", CPU, CPU, CPU)
+PROCESSOR = OnnxDevice("cpu", CPU, CPU)
 
 Loader = Callable[[str], Callable[[int], ort.InferenceSession]]
 """Given a file, gives what loads its graph for runs of so many threads."""
@@ -138,7 +138,7 @@ class ModelRuntime:
         # Neither knows this object, so that nothing keeps weights that are let go.
         self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
         where = PROCESSOR if device is None else device
-        self._encoder_loader = functools.partial(_loader, directory, intra_op_threads, where.varied)
+        self._encoder_loader = functools.partial(_loader, directory, intra_op_threads, where.providers)
         self._loader = functools.partial(_loader, directory, intra_op_threads, where.replaying)
         self._run_options = run_options()
         self._lock = threading.Lock()

@@ -205,7 +205,7 @@ def _start_workers(
     pool.start()
     try:
         translate_golden(manifest, pool)
-        if device is not None:
+        if device is not None and processes:  # for requests; `dragoman translate` would only wait for it
             warm_up(manifest, pool)
     except BaseException:
         pool.close(_CLOSE_TIMEOUT_S)

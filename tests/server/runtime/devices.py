@@ -8,7 +8,7 @@ import pytest
 from server.errors import SettingError
 from server.runtime.device import OnnxDevice, cuda
 
-CPU_AS_DEVICE = OnnxDevice("cpu", *[["CPUExecutionProvider"]] * 3)
+CPU_AS_DEVICE = OnnxDevice("cpu", ["CPUExecutionProvider"], ["CPUExecutionProvider"])
 
 
 class RecordingSession(ort.InferenceSession):

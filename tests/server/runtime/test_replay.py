@@ -116,7 +116,7 @@ def test_what_cannot_be_recorded_is_run_as_ever(caplog: pytest.LogCaptureFixture
 
 
 def test_a_replay_ends_with_all_others() -> None:
-    device = OnnxDevice("cpu", *[["CPUExecutionProvider"]] * 3)
+    device = OnnxDevice("cpu", ["CPUExecutionProvider"], ["CPUExecutionProvider"])
     sums = Sums(device)
     sums.check(1, 2)
     device.run_options.terminate = True
