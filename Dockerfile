@@ -19,6 +19,7 @@ COPY pyproject.toml README.md LICENSE dragoman.py ./
 COPY model/ model/
 COPY export/ export/
 COPY server/ server/
+COPY loadgen/ loadgen/
 RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
  && python -m pip --python /opt/dragoman/bin/python install --no-compile --no-deps --no-index /wheels/*.whl \
  && /opt/dragoman/bin/python -m compileall -q /opt/dragoman/lib

@@ -36,7 +36,7 @@ from export.flags import (
 )
 from model import flags as training
 from model.commands import average, distill, reported_errors, train
-from server.commands import api_key, bench_http, reload, serve, translate
+from server.cli.commands import api_key, bench_http, reload, serve, translate
 
 app = typer.Typer(
     name="dragoman",
@@ -97,12 +97,12 @@ def evaluate(
 ) -> None:
     """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
     from export.bundle import BundleError
-    from model.corpus import read_parallel
-    from model.evaluation_page import write_evaluation_page
-    from model.evaluation_report import Evaluation
-    from model.scoring import check_tokenizer
+    from model.data.corpus import read_parallel
+    from model.evaluation.evaluation_page import write_evaluation_page
+    from model.evaluation.evaluation_report import Evaluation
+    from model.evaluation.scoring import check_tokenizer
     from server.errors import DragomanError
-    from server.service.offline import LineError
+    from server.service.translation.file_translation import LineError
 
     with reported_errors(BundleError, DragomanError, LineError, OSError):
         check_tokenizer(tokenize)
@@ -123,12 +123,12 @@ def _translator(
 ) -> Callable[[Sequence[str]], list[str]]:
     """Load a checkpoint, or take a bundle, and return what translates lines with it."""
     if (model / "manifest.json").exists():
-        from server.service.offline import translate_lines
+        from server.service.translation.file_translation import translate_lines
 
         return lambda lines: translate_lines(
             model, lines, beam_size=beam_size, length_penalty=length_penalty, split=False, direction=direction
         )
-    from model.evaluation import checkpoint_translator
+    from model.evaluation.evaluation import checkpoint_translator
 
     if beam_size > 1:
         raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
@@ -246,7 +246,7 @@ def import_model(
     model the first target is the language of --dev-target.
     """
     from export.cli import run_import
-    from export.from_huggingface import ImportNames
+    from export.convert.from_huggingface import ImportNames
     from export.pipeline import ExportOptions
 
     options = ExportOptions(
@@ -294,7 +294,7 @@ def shortlist(
     Refused if that loses more than 0.2 BLEU. Worth its while with vocabularies of 10,000 and more.
     """
     from export.cli import run_shortlist
-    from export.shortlist import ShortlistOptions
+    from export.shortlist.build import ShortlistOptions
 
     options = ShortlistOptions(
         dev_source, dev_target, source, target, vmap, per_piece, frequent, allow_quality_loss, threads

@@ -145,7 +145,7 @@ def prepare_candidates(model: Model, size: int, kind: str, report: Callable[[str
 
 def _add_shortlist(model: Model, vmap: Path, out: Path, size: int, report: Callable[[str], None]) -> None:
     """Run the real command's work, gate included: the dev set counts down, as the model does."""
-    from export.shortlist import ShortlistOptions, shortlist_bundle
+    from export.shortlist.build import ShortlistOptions, shortlist_bundle
 
     dev_source = calibration_file(model.bundle, size)
     dev_target = dev_source.with_name("calibration.target.txt")

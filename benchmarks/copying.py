@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from export.bundle import load_manifest
-from server.service.offline import translate_lines
+from server.service.translation.file_translation import translate_lines
 
 _NAMES = {
     "first names": [

@@ -92,13 +92,13 @@ class Dragoman(Engine):
 
     def import_library(self) -> None:
         """Import the server's engine."""
-        import server.service.loading  # noqa: F401
+        import server.service.models.loading  # noqa: F401
 
     def load(self, settings: dict[str, Any]) -> None:
         """Verify and load the bundle, start the workers."""
-        from server.allocator import keep_large_blocks
-        from server.engine.sequence import NullObserver
-        from server.service.loading import load_model
+        from server.engine.observer import NullObserver
+        from server.process_tuning import keep_large_blocks
+        from server.service.models.loading import load_model
         from server.settings import Settings
 
         keep_large_blocks()
@@ -116,7 +116,8 @@ class Dragoman(Engine):
 
     def translate(self, work: Work, call: dict[str, Any]) -> list[list[str]]:
         """Submit all sentences as one request."""
-        from server.engine.sequence import DecodingOptions, SequenceResult
+        from server.engine.options import DecodingOptions
+        from server.engine.sequence import SequenceResult
 
         self._calls += 1
         options = DecodingOptions(
@@ -140,7 +141,8 @@ class Dragoman(Engine):
         Returns:
             Tokens of the translations that ended in the window.
         """
-        from server.engine.sequence import DecodingOptions, SequenceResult
+        from server.engine.options import DecodingOptions
+        from server.engine.sequence import SequenceResult
 
         options = DecodingOptions(max_decoding_length=self._longest)
         ended: SimpleQueue[Future[SequenceResult]] = SimpleQueue()

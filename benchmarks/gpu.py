@@ -60,7 +60,7 @@ def missing() -> str | None:
     import torch
 
     from server.errors import SettingError
-    from server.runtime.device import cuda
+    from server.runtime.device.device import cuda
 
     try:
         cuda()

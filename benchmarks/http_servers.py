@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks.models import Model
 from benchmarks.turns import PeerError, running
-from server.process_metrics import anonymous_bytes
+from server.metrics.process import anonymous_bytes
 
 _READY_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 15.0
 

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import peak_memory
-from model.directions import directions_of
+from model.data.directions import directions_of
+from model.data.token_table import TokenTableWriter
+from model.data.tokenization import made_from
 from model.recipe import load_recipe
-from model.token_table import TokenTableWriter
-from model.tokenising import made_from
 from model.tokenizer import Tokenizer
 
 _CHUNK = 100_000

@@ -15,10 +15,10 @@ import resource
 import sys
 from typing import Any
 
-from server.load.connection import Connection, Target
-from server.load.generator import Generator, Plan
-from server.load.summary import counted_latencies_s, summarise
-from server.load.texts import make_bodies
+from loadgen.connection import Connection, Target
+from loadgen.generator import Generator, Plan
+from loadgen.summary import counted_latencies_s, summarise
+from loadgen.texts import make_bodies
 
 _TIMEOUT_S = 10.0
 

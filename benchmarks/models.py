@@ -171,8 +171,8 @@ def _hash_files(folders: list[Path], pattern: str = "*.py") -> str:
 
 
 def _recover(bundle: Path, out: Path) -> None:
-    from export.recover import recover_checkpoint
-    from export.to_huggingface import write_huggingface
+    from export.convert.from_bundle import recover_checkpoint
+    from export.convert.to_huggingface import write_huggingface
     from model.checkpoint import load_checkpoint
 
     checkpoint = out / "checkpoint"
@@ -226,8 +226,8 @@ def _export(
 ) -> None:
     """Run the real importer and exporter with all their gates; the counter makes even random weights pass."""
     from benchmarks.concurrency import sentences
-    from export.from_huggingface import ImportNames
-    from export.importing import import_model
+    from export.convert.from_huggingface import ImportNames
+    from export.convert.import_command import import_model
     from export.pipeline import ExportOptions
 
     text = calibration_file(out, size.vocabulary) if size else _write_text(out, sentences(_PARITY_SENTENCES))

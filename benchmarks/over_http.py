@@ -29,7 +29,7 @@ from benchmarks.models import RANDOM_SIZES, Model, prepare
 from benchmarks.progress import Progress
 from benchmarks.turns import Peer, ended_by_signals
 from benchmarks.workload import pick, read_text, text_name, tokenize, with_long_texts
-from server.load.summary import percentile
+from loadgen.summary import percentile
 
 PERCENTS = (50, 95, 99)
 TEXTS, _ARRAY_TEXTS = 512, 500

@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from model.batch_loss import AUTOCAST
-from model.batching import Batch
 from model.config import TransformerConfig
-from model.optimizer import build_optimizer
+from model.data.batching import Batch
 from model.positions import sinusoidal_table
-from model.run_log import RunLog
-from model.trainer import Trainer
+from model.training.batch_loss import AUTOCAST
+from model.training.optimizer import build_optimizer
+from model.training.run_log import RunLog
+from model.training.trainer import Trainer
 
 
 class PlainTransformer(nn.Module):

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from export.pipeline import ExportOptions, export_bundle
-from model.corpus import read_parallel
+from model.data.corpus import read_parallel
+from model.evaluation.scoring import joined, score
 from model.recipe import load_recipe
-from model.scoring import joined, score
-from model.trainer import Trainer
-from server.service.offline import translate_lines
+from model.training.trainer import Trainer
+from server.service.translation.file_translation import translate_lines
 
 RECIPE = Path("recipes/multi30k-en-de.toml")
 SETS = ("test2016", "test2017", "mscoco2017")

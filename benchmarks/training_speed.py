@@ -30,7 +30,7 @@ from benchmarks.models import RANDOM_SIZES
 from benchmarks.progress import Progress
 from benchmarks.spread import ratios, spread
 from benchmarks.turns import ended_by_signals, running
-from model.batch_loss import AUTOCAST
+from model.training.batch_loss import AUTOCAST
 
 _PAIRS = 100_000
 _WARM_UP_RECORDS = 1

@@ -31,7 +31,7 @@ from export.bundle import (
     write_manifest,
 )
 from export.card import model_card, notice
-from export.storage import save_graphs
+from export.graph.shared_weights import save_graphs
 from model.checkpoint import Checkpoint
 
 ENCODER_FILE = "encoder.onnx"

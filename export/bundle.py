@@ -39,7 +39,7 @@ from export.manifest import (
     SpecialTokens,
     TokenizerFiles,
 )
-from export.wire import WireError, count_pieces, summarise_onnx
+from export.protobuf_wire import WireError, count_pieces, summarise_onnx
 
 __all__ = [
     "MANIFEST_NAME",

@@ -10,18 +10,18 @@ from pathlib import Path
 import torch
 
 from export.bundle import BundleError
-from export.from_huggingface import ImportNames
-from export.huggingface_files import HuggingFaceError
-from export.importing import Kind, export_huggingface, import_model
+from export.convert.from_bundle import RecoveryError
+from export.convert.from_huggingface import ImportNames
+from export.convert.huggingface_files import HuggingFaceError
+from export.convert.import_command import Kind, export_huggingface, import_model
+from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
-from export.recover import RecoveryError
-from export.shortlist import ShortlistOptions, shortlist_bundle
-from export.shortlist_graphs import ShortlistError
-from export.texts import ExportError
-from export.verify import GateError
-from export.vmap import VmapError
+from export.quality_gates import GateError
+from export.shortlist.build import ShortlistOptions, shortlist_bundle
+from export.shortlist.graphs import ShortlistError
+from export.shortlist.vmap import VmapError
 from model.checkpoint import CheckpointError
-from model.corpus import CorpusError
+from model.data.corpus import CorpusError
 from model.tokenizer import TokenizerError
 
 _REFUSALS = (

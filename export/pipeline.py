@@ -22,14 +22,14 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
-from export.bursts import burst_graphs, check_burst
-from export.cache_writes import with_own_writes
-from export.calibration import CalibratedRanges, Method, calibrate, hash_sample
-from export.onnx_export import export_decoder, export_encoder
-from export.quantize import quantize_graph
-from export.runner import Decoded, GraphRunner
-from export.texts import ExportError, Texts, calibration_lines, read_texts
-from export.verify import (
+from export.gate_texts import ExportError, Texts, calibration_lines, read_texts
+from export.graph.onnx_export import export_decoder, export_encoder
+from export.graph.runner import Decoded, GraphRunner
+from export.int8.cache_writes import with_own_writes
+from export.int8.calibration import CalibratedRanges, Method, calibrate, hash_sample
+from export.int8.quantize import quantize_graph
+from export.multi_step.build import burst_graphs, check_burst
+from export.quality_gates import (
     MAX_BLEU_LOSS,
     MIN_AGREEMENT_BLEU,
     GateError,
@@ -42,7 +42,7 @@ from export.verify import (
     to_source_ids,
 )
 from model.checkpoint import Checkpoint, load_checkpoint
-from model.scoring import score
+from model.evaluation.scoring import score
 
 Item = TypeVar("Item")
 

@@ -17,9 +17,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .config import TransformerConfig
-from .tokenizer import Tokenizer
-from .transformer import Transformer
+from model.config import TransformerConfig
+from model.tokenizer import Tokenizer
+from model.transformer import Transformer
 
 FORMAT_VERSION = 1
 

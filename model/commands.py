@@ -27,8 +27,8 @@ def train(
     seed: flags.TrainingSeed = None,
 ) -> None:
     """Train a model as a recipe says; the same command continues an interrupted run."""
-    from model.distributed import LostProcessError
-    from model.trainer import Trainer
+    from model.training.distributed import LostProcessError
+    from model.training.trainer import Trainer
 
     directory = out or Path("runs") / recipe.stem
     with reported_errors(LostProcessError):
@@ -53,7 +53,7 @@ def average(
 
     The mean of a stage and the one before it often keeps most of what both are good at.
     """
-    from model.averaging import average_checkpoints
+    from model.training.averaging import average_checkpoints
 
     with reported_errors(OSError):
         try:
@@ -75,7 +75,7 @@ def distill(
     """
     from tqdm import tqdm
 
-    from model.distillation import choose
+    from model.data.distillation import choose
 
     with reported_errors(OSError):
         chosen = choose(n_best, reference, metric)

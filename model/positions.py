@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import TransformerConfig
+from model.config import TransformerConfig
 
 
 def sinusoidal_table(length: int, dim: int, *, interleaved: bool) -> Tensor:

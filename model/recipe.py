@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from .schedule import ScheduleName
-from .vocabulary import VocabularyKind
+ScheduleName = Literal["inverse_square_root", "constant"]
+VocabularyKind = Literal["unigram", "bpe", "word"]
+
 
 _LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$"
 
@@ -84,7 +85,7 @@ class Model(_Section):
 
 
 class Augment(_Section):
-    """What a corpus lacks: names and numbers (model/augment.py), length (joining.py), mistakes (noise.py)."""
+    """What a corpus lacks: names and numbers (`augment`), length (`joining`), mistakes (`noise`)."""
 
     copy_share: float = Field(
         default=0.0, ge=0, le=1, description="of the pairs with a shared name, each epoch"

@@ -13,11 +13,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask
-from .config import TransformerConfig
-from .dropout import Dropout
-from .layers import DecoderLayer, EncoderLayer
-from .positions import PositionEmbedding
+from model.attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask
+from model.config import TransformerConfig
+from model.layers import DecoderLayer, Dropout, EncoderLayer
+from model.positions import PositionEmbedding
 
 
 @dataclass

@@ -14,29 +14,28 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.access import Access, document_keys, make_access
 from server.api.cors import CrossOriginMiddleware
-from server.api.errors import handle_error
-from server.api.lifecycle import Lifecycle
-from server.api.loop_lag import LoopLag
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
-from server.api.ordinary import Head
 from server.api.page import page_routes
-from server.api.shedding import Shedding
 from server.api.status import status_routes
 from server.api.tracing import make_tracing
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
 from server.errors import DragomanError
-from server.metrics import Metrics
-from server.model_metrics import ModelDescription
-from server.service.admission import request_limits
-from server.service.api_keys import KeyFile
-from server.service.exchange import Exchange
-from server.service.languages import Detector
-from server.service.loading import load_model, load_models
-from server.service.model import ServedModel, check_together
-from server.service.reloading import Reloader, Serving
-from server.service.routing import Router
-from server.service.sentence_cache import SentenceCache
-from server.service.translator import Translator
+from server.http.errors import handle_error
+from server.http.event_loop_lag import LoopLag
+from server.http.fast_path import Head
+from server.http.lifecycle import Lifecycle
+from server.http.load_shedding import Shedding
+from server.metrics.model import ModelDescription
+from server.metrics.registry import Metrics
+from server.service.clients.api_keys import KeyFile
+from server.service.models.loading import load_model, load_models
+from server.service.models.served_model import ServedModel, check_together
+from server.service.request_limits import request_limits
+from server.service.text.languages import Detector
+from server.service.translation.hot_reload import Exchange, Reloader, Serving
+from server.service.translation.router import Router
+from server.service.translation.sentence_cache import SentenceCache
+from server.service.translation.translator import Translator
 from server.settings import NO_PIVOT, Settings
 
 _KEYS_INTERVAL_S = 1.0

@@ -19,10 +19,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from export.bundle import BundleError, hash_file
-from server.engine.sequence import DecodingOptions
+from server.engine.options import DecodingOptions
 from server.errors import SettingError
-from server.metrics import Metrics
-from server.service.loading import load_model
+from server.metrics.registry import Metrics
+from server.service.models.loading import load_model
 from server.settings import Settings
 
 MEMORY_BYTES = 6 << 30

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from server.engine import engine_host
+from server.engine.worker import fork_host
 from tests.faulty_server import Fault
 
 
@@ -11,4 +11,4 @@ def main() -> None:
     """Install the fault and do as the real one."""
     kind, file, value = os.environ["FAULT"].split()
     Fault(kind, Path(file), int(value)).install()
-    engine_host.main()
+    fork_host.main()

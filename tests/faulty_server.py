@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine import fork_server
+from server.engine.dispatch import fork_server
 from server.errors import InferenceError
-from server.runtime.onnx_runtime import ModelRuntime
-from server.runtime.session import StepBuffers
+from server.runtime.model_runtime import ModelRuntime
+from server.runtime.sessions import StepBuffers
 
 
 class WorkerCrash(BaseException):

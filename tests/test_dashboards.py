@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from server.service.api_keys import ClientLimits, key_line
+from server.service.clients.api_keys import ClientLimits, key_line
 from tests.server_process import serving
 
 WITH_PROMTOOL = pytest.mark.skipif(

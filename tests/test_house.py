@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import dragoman
 
-PACKAGES = ("model", "export", "server")
+PACKAGES = ("model", "export", "server", "loadgen")
 TREES = (*PACKAGES, "tests", "benchmarks")
 MAX_LINES = 400
+MAX_FILES = 12
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "handler"}
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}
 COMMANDS = (
@@ -35,6 +37,15 @@ def test_no_file_is_longer_than_a_head_holds(repository: Path) -> None:
         for path in sources(repository, *TREES)
     }
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_no_room_holds_more_files_than_a_look_takes_in(repository: Path) -> None:
+    rooms = Counter(
+        str(path.parent.relative_to(repository))
+        for path in sources(repository, *PACKAGES)
+        if path.name != "__init__.py"
+    )
+    assert {room: files for room, files in rooms.items() if files > MAX_FILES} == {}
 
 
 def test_names_say_what_a_file_is_for(repository: Path) -> None:
@@ -87,7 +98,7 @@ def test_packages_say_what_they_are(repository: Path) -> None:
             assert [ast.unparse(node) for node in imports] in ([], ["import os"]), path
 
 
-@pytest.mark.parametrize("module", ["server.runtime.onnx_runtime", "export.runner"])
+@pytest.mark.parametrize("module", ["server.runtime.model_runtime", "export.graph.runner"])
 def test_onnx_runtime_does_not_report_to_its_maker(repository: Path, tmp_path: Path, module: str) -> None:
     """When it does, it keeps its identifier and what it could not send in the user's cache directory."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
@@ -110,7 +121,7 @@ def loaded_by(statement: str, repository: Path) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["import server.app", "import server.cli"])
+@pytest.mark.parametrize("statement", ["import server.app", "import server.cli.serve"])
 def test_server_loads_no_training_library(repository: Path, statement: str) -> None:
     assert (
         loaded_by(statement, repository) & {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from export.bundle import load_manifest
-from server.engine.cache_budget import USUAL_ROWS, Capacity, cache_bytes, largest_request_bytes
-from server.engine.sequence import EngineLimits
-from server.runtime.onnx_runtime import ModelRuntime
+from server.engine.kv_cache.budget import USUAL_ROWS, Capacity, cache_bytes, largest_request_bytes
+from server.engine.limits import EngineLimits
+from server.runtime.model_runtime import ModelRuntime
 from tests.server_process import serving
 
 LINE = re.compile(r"^ +([\d, x()+]+) = ([\d,]+)( |$)", re.MULTILINE)

@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Scope
 
-from server.api.record import record_of
 from server.errors import (
     AbortedError,
     BadKeyError,
@@ -24,9 +23,10 @@ from server.errors import (
     RateLimitedError,
     TextTooLongError,
 )
-from server.metrics import Metrics
-from server.service.allowance import Allowances
-from server.service.api_keys import ClientLimits, KeyFile
+from server.http.request_record import record_of
+from server.metrics.registry import Metrics
+from server.service.clients.api_keys import ClientLimits, KeyFile
+from server.service.clients.quotas import Allowances
 from server.settings import Settings
 
 KEY_FIELD = "api_key"

@@ -14,13 +14,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.access import Access
-from server.api.errors import handle_error
-from server.api.lifecycle import Lifecycle
 from server.api.middleware import RequestMiddleware
 from server.errors import DragomanError, ForbiddenError
-from server.metrics import Metrics
-from server.service.model import ServedModel
-from server.service.routing import Router
+from server.http.errors import handle_error
+from server.http.lifecycle import Lifecycle
+from server.metrics.registry import Metrics
+from server.service.models.served_model import ServedModel
+from server.service.translation.router import Router
 from server.settings import Settings
 
 _LOCAL_HOST = re.compile(rb"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.IGNORECASE)

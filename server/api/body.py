@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive
 
-from server.api.errors import ClientDisconnectedError
 from server.errors import MalformedBodyError, UnsupportedMediaTypeError
+from server.http.errors import ClientDisconnectedError
 
 _MAX_DEPTH = 32
 _MAX_FIELDS = 1000

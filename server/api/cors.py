@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.middleware import RequestMiddleware
 from server.errors import InvalidRequestError
-from server.metrics import PREFLIGHT_ROUTE, Metrics
+from server.metrics.registry import PREFLIGHT_ROUTE, Metrics
 
 _METHODS = ("GET", "HEAD", "POST")
 _REQUEST_HEADERS = ("Authorization", "Content-Type", "X-Request-ID", "X-Request-Timeout-Ms", "traceparent")

@@ -13,20 +13,19 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.api.disconnect import FAULT_EXTENSION
-from server.api.errors import (
+from server.api.tracing import Tracing, read_traceparent
+from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
+from server.http.disconnect import FAULT_EXTENSION
+from server.http.errors import (
     AmbiguousFramingError,
     ClientDisconnectedError,
     HeadersTooLargeError,
     reason_of,
     response_for,
 )
-from server.api.ordinary import Head
-from server.api.record import RequestRecord, attach, record_of
-from server.api.trace_context import read_traceparent
-from server.api.tracing import Tracing
-from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
-from server.metrics import Metrics
+from server.http.fast_path import Head
+from server.http.request_record import RequestRecord, attach, record_of
+from server.metrics.registry import Metrics
 
 access_log = logging.getLogger("dragoman.access")
 error_log = logging.getLogger("dragoman.error")

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server.errors import InvalidOptionError, InvalidRequestError
-from server.service.request import DecodingWishes, TextTranslation, Translation
+from server.service.text.codec import TextTranslation
+from server.service.translation.request import DecodingWishes, Translation
 
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 _BAD_Q = "q must be a string or an array of strings"

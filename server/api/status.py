@@ -9,13 +9,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from server.api.access import Access
-from server.api.lifecycle import Lifecycle
 from server.api.schemas import ErrorAnswer, LanguageAnswer
 from server.errors import EngineDeadError
-from server.metrics import Metrics
-from server.service.languages import language_name
-from server.service.reloading import Serving
-from server.service.routing import Router
+from server.http.lifecycle import Lifecycle
+from server.metrics.registry import Metrics
+from server.service.text.languages import language_name
+from server.service.translation.hot_reload import Serving
+from server.service.translation.router import Router
 
 # A step takes milliseconds. An engine that has work and has not moved for this long will not move again.
 _STUCK_AFTER_S = 60.0

@@ -12,10 +12,6 @@ from starlette.types import Receive, Scope, Send
 
 from server.api.access import Access
 from server.api.body import Fields, parse_fields, read_body
-from server.api.disconnect import unless_disconnected
-from server.api.errors import ClientDisconnectedError
-from server.api.lifecycle import Lifecycle
-from server.api.record import RequestRecord, record_of
 from server.api.schemas import (
     DetectedLanguage,
     DetectFields,
@@ -27,8 +23,12 @@ from server.api.schemas import (
     translate_answer,
 )
 from server.errors import InvalidRequestError
-from server.service.request import Translation, TranslationRequest
-from server.service.routing import Router
+from server.http.disconnect import unless_disconnected
+from server.http.errors import ClientDisconnectedError
+from server.http.lifecycle import Lifecycle
+from server.http.request_record import RequestRecord, record_of
+from server.service.translation.request import Translation, TranslationRequest
+from server.service.translation.router import Router
 
 TRANSLATE_PATH = "/translate"
 

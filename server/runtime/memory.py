@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .session import ModelSpec
+from server.runtime.model_spec import ModelSpec
 
 Tensor = Any
 """A numpy array, or a device's tensor: has `shape`, and `[first:last]` is a part of the same memory."""

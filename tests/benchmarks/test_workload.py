@@ -20,8 +20,8 @@ from benchmarks.workload import (
     tokenize,
     with_long_texts,
 )
-from export.lexical_table import Candidates
-from export.vmap import read_vmap
+from export.shortlist.lexical_table import Candidates
+from export.shortlist.vmap import read_vmap
 
 SIZE = 1500
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.service.api_keys import ClientLimits, key_line
+from server.service.clients.api_keys import ClientLimits, key_line
 from tests.server_process import RunningServer, command, free_port, serving
 
 BODY = {"q": "the cat sees a bird.", "source": "en", "target": "de"}

@@ -13,9 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from server.engine.sequence import DecodingOptions, NullObserver, SequenceResult
-from server.service.loading import load_model
-from server.service.model import ServedModel
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.sequence import SequenceResult
+from server.service.models.loading import load_model
+from server.service.models.served_model import ServedModel
 from server.settings import Settings
 from tests.factories import parallel_text
 from tests.server_process import command, serving

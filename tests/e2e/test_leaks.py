@@ -17,9 +17,9 @@ import httpx
 import psutil
 import pytest
 
-from server.engine.worker import IDLE_S
-from server.load.connection import Connection, Target
-from server.process_metrics import anonymous_bytes
+from loadgen.connection import Connection, Target
+from server.engine.worker.loop import IDLE_S
+from server.metrics.process import anonymous_bytes
 from tests.server_process import RunningServer, free_port, serving, wait_for
 
 FIELDS = {"source": "en", "target": "de"}

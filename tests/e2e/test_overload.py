@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from server.load.connection import Target
-from server.load.generator import Generator, Plan
-from server.load.summary import percentile, summarise
-from server.load.texts import make_bodies
+from loadgen.connection import Target
+from loadgen.generator import Generator, Plan
+from loadgen.summary import percentile, summarise
+from loadgen.texts import make_bodies
 from tests.server_process import RunningServer, command, serving, wait_for
 
 FIELDS = {"source": "en", "target": "de"}

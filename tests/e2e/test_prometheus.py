@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from server.service.api_keys import ClientLimits, key_line
+from server.service.clients.api_keys import ClientLimits, key_line
 from tests.server_process import RunningServer, free_port, serving
 
 pytestmark = pytest.mark.skipif(

@@ -143,7 +143,8 @@ def test_the_log_names_the_trace_without_tracing(tiny_bundle: Path, tmp_path: Pa
 def test_where_it_is_not_wanted_it_is_not_loaded(repository: Path) -> None:
     """FastAPI brings OpenTelemetry's interface along, which does nothing by itself."""
     code = (
-        "import server.cli, sys; print('opentelemetry.sdk' in sys.modules, 'google.protobuf' in sys.modules)"
+        "import server.cli.serve, sys; "
+        "print('opentelemetry.sdk' in sys.modules, 'google.protobuf' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True

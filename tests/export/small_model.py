@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import torch
 
-from export.calibration import CalibratedRanges, calibrate
-from export.onnx_export import export_decoder, export_encoder
+from export.graph.onnx_export import export_decoder, export_encoder
+from export.int8.calibration import CalibratedRanges, calibrate
 from model.config import TransformerConfig
 from model.transformer import Transformer
 

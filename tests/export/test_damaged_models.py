@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from export.huggingface_files import HuggingFaceError
-from export.importing import ImportNames, import_checkpoint
+from export.convert.huggingface_files import HuggingFaceError
+from export.convert.import_command import ImportNames, import_checkpoint
 from model.checkpoint import CheckpointError, load_checkpoint
 from model.tokenizer import TokenizerError
 from tests import factories

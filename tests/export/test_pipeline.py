@@ -14,14 +14,14 @@ import torch
 import export.pipeline
 from export.assemble import WEIGHTS_FILE
 from export.bundle import Manifest, load_manifest, verify_bundle
-from export.calibration import hash_sample
-from export.onnx_export import export_decoder, export_encoder
+from export.gate_texts import ExportError
+from export.graph.onnx_export import export_decoder, export_encoder
+from export.graph.runner import Decoded, GraphRunner
+from export.int8.calibration import hash_sample
 from export.pipeline import ExportOptions, export_bundle
-from export.runner import Decoded, GraphRunner
-from export.texts import ExportError
-from export.verify import GateError
+from export.quality_gates import GateError
 from model.checkpoint import CheckpointError, load_checkpoint
-from model.scoring import Score
+from model.evaluation.scoring import Score
 from model.tokenizer import Tokenizer
 from tests import factories
 
@@ -305,7 +305,7 @@ def test_tokens_that_differ_from_pytorch_are_stopped(
     def wrong(runner: GraphRunner, sources: Sequence[Sequence[int]]) -> list[Decoded]:
         return [Decoded(index, [5, 5, 5], finished=True) for index in range(len(sources))]
 
-    monkeypatch.setattr("export.verify.decode_all", wrong)
+    monkeypatch.setattr("export.quality_gates.decode_all", wrong)
     with pytest.raises(GateError, match="agree with PyTorch on 0 of 220"):
         export_bundle(
             tiny_checkpoint, tmp_path / "b", ExportOptions("fp32", dev_source=[text[0]], beam_widths=(1,))

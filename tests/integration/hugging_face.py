@@ -13,9 +13,10 @@ import transformers
 from export.bundle import verify_bundle
 from export.pipeline import ExportOptions
 from model.tokenizer import Tokenizer
-from server.engine.sequence import DecodingOptions, EngineLimits
-from server.engine.worker import WorkerPool
-from server.runtime.onnx_runtime import ModelRuntime
+from server.engine.limits import EngineLimits
+from server.engine.options import DecodingOptions
+from server.engine.worker.loop import WorkerPool
+from server.runtime.model_runtime import ModelRuntime
 
 WAIT_S = 240.0
 

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from export.bundle import Manifest, verify_bundle
 from model.checkpoint import load_checkpoint
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis
-from server.engine.worker import WorkerPool
-from server.runtime.onnx_runtime import ModelRuntime
+from server.engine.limits import EngineLimits
+from server.engine.options import DecodingOptions
+from server.engine.sequence import Hypothesis
+from server.engine.worker.loop import WorkerPool
+from server.runtime.model_runtime import ModelRuntime
 from tests import factories
 from tests.server.engine import slow
 

@@ -18,17 +18,20 @@ import pytest
 from onnx import numpy_helper
 
 from export.bundle import Generation, Golden, Manifest, verify_bundle
-from server.engine import worker
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, NullObserver
-from server.engine.worker import WorkerPool
+from server.engine.limits import EngineLimits
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.sequence import Hypothesis
+from server.engine.worker import loop
+from server.engine.worker.loop import WorkerPool
 from server.errors import InferenceError
-from server.runtime import replay
-from server.runtime.device import OnnxDevice
-from server.runtime.device_sessions import RECORDED_AFTER
-from server.runtime.graph import Graph
+from server.runtime.device import cuda_graphs
+from server.runtime.device.device import OnnxDevice
+from server.runtime.device.sessions import RECORDED_AFTER
 from server.runtime.memory import DeviceRanker
-from server.runtime.onnx_runtime import ModelRuntime
-from server.service.loading import warm_up
+from server.runtime.model_runtime import ModelRuntime
+from server.runtime.onnx.graph import Graph
+from server.service.models.self_test import warm_up
 from tests.server import random_bundle
 from tests.server.runtime.devices import CPU_AS_DEVICE, RecordingSession, device_named, needs_cuda
 from tests.server_process import wait_for
@@ -215,7 +218,7 @@ def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(t
 def test_caches_on_a_device_are_kept_while_nobody_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "IDLE_S", 0.1)
+    monkeypatch.setattr(loop, "IDLE_S", 0.1)
     both = Both(tmp_path, random_bundle.write(tmp_path), CPU_AS_DEVICE)
     both.compare([PLAIN] * 4)
     wait_for(lambda: both.host.stats().kv_cache_bytes == 0)
@@ -273,7 +276,7 @@ def test_a_session_full_of_recordings_is_followed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
 ) -> None:
     """Each number of sentences and each growth of the caches wants a recording; with room for three, many."""
-    monkeypatch.setattr(replay, "MOST_RECORDINGS", 3)
+    monkeypatch.setattr(cuda_graphs, "MOST_RECORDINGS", 3)
     renewed: list[bool] = []
     renew = Graph.renew
 

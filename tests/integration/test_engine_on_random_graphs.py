@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis
-from server.engine.worker import WorkerPool
-from server.runtime.onnx_runtime import ModelRuntime
+from server.engine.limits import EngineLimits
+from server.engine.options import DecodingOptions
+from server.engine.sequence import Hypothesis
+from server.engine.worker.loop import WorkerPool
+from server.runtime.model_runtime import ModelRuntime
 from tests.server import random_bundle
 
 WAIT_S = 60.0

@@ -12,14 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server.engine.process_pool import ProcessPool
-from server.engine.sequence import DecodingOptions, Hypothesis, NullObserver
-from server.service.loading import load_model
-from server.service.model import ServedModel
+from server.engine.dispatch.dispatcher import ProcessPool
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.sequence import Hypothesis
+from server.service.models.loading import load_model
+from server.service.models.served_model import ServedModel
 from server.settings import Settings
+from tests.integration.test_shipped_model import mixed_sentences
 from tests.server_process import wait_for
-
-from .test_shipped_model import mixed_sentences
 
 WAIT_S = 120.0
 OPTIONS = {

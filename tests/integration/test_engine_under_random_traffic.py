@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from server.engine.arena import Arena
-from server.engine.sequence import DecodingOptions, EngineLimits, SequenceResult
-from server.engine.worker import WorkerPool
+from server.engine.kv_cache.arena import Arena
+from server.engine.limits import EngineLimits
+from server.engine.options import DecodingOptions
+from server.engine.sequence import SequenceResult
+from server.engine.worker.loop import WorkerPool
 from server.errors import AbortedError
-from server.runtime.onnx_runtime import ModelRuntime
+from server.runtime.model_runtime import ModelRuntime
 from tests.examples import examples
 from tests.server import random_bundle
 from tests.server.engine import fakes, slow

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from export.from_huggingface import ImportNames
-from export.importing import export_huggingface, import_model
-from server.engine.sequence import DecodingOptions
+from export.convert.from_huggingface import ImportNames
+from export.convert.import_command import export_huggingface, import_model
+from server.engine.options import DecodingOptions
 from tests.integration.hugging_face import Reference, Served, fp32_options, realistic_sentences
 from tests.integration.marian import write_marian
 

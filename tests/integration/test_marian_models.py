@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 import torch
 
-from export.from_huggingface import ImportNames
-from export.importing import export_huggingface, import_model
+from export.convert.from_huggingface import ImportNames
+from export.convert.import_command import export_huggingface, import_model
 from export.pipeline import ExportOptions
 from model.checkpoint import load_checkpoint
-from server.engine.sequence import DecodingOptions, NullObserver
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
 from server.errors import UnsupportedLanguageError
-from server.service.admission import choose_options, request_limits
-from server.service.loading import load_model
-from server.service.offline import LineOptions, LineTranslator
-from server.service.request import DecodingWishes, TranslationRequest
-from server.service.translator import Translator
+from server.service.models.loading import load_model
+from server.service.request_limits import request_limits
+from server.service.translation.decoding_options import choose_options
+from server.service.translation.file_translation import LineOptions, LineTranslator
+from server.service.translation.request import DecodingWishes, TranslationRequest
+from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests import factories
 from tests.integration.hugging_face import Reference, Served, fp32_options

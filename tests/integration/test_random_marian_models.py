@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from export.from_huggingface import ImportNames
-from export.importing import import_model
-from export.verify import GateError
-from server.service.admission import choose_options, request_limits
-from server.service.request import DecodingWishes
+from export.convert.from_huggingface import ImportNames
+from export.convert.import_command import import_model
+from export.quality_gates import GateError
+from server.service.request_limits import request_limits
+from server.service.translation.decoding_options import choose_options
+from server.service.translation.request import DecodingWishes
 from server.settings import Settings
 from tests import factories
 from tests.integration.hugging_face import Reference, Served, edit_json, fp32_options

@@ -10,10 +10,12 @@ import pytest
 
 from export.bundle import Manifest, verify_bundle
 from model.tokenizer import Tokenizer
-from server.engine.sequence import DecodingOptions, EngineLimits, Hypothesis, SequenceResult
-from server.engine.worker import WorkerPool
-from server.runtime.onnx_runtime import ModelRuntime
-from server.service.offline import translate_lines
+from server.engine.limits import EngineLimits
+from server.engine.options import DecodingOptions
+from server.engine.sequence import Hypothesis, SequenceResult
+from server.engine.worker.loop import WorkerPool
+from server.runtime.model_runtime import ModelRuntime
+from server.service.translation.file_translation import translate_lines
 
 WAIT_S = 120.0
 CLAUSES = [

@@ -16,19 +16,22 @@ import pytest
 from numpy.typing import NDArray
 
 from export.bundle import Manifest, verify_bundle
-from export.lexical_table import Candidates, LexicalTable
-from export.runner import GraphRunner
-from export.shortlist import decode_within, shortlist_bundle
+from export.graph.runner import GraphRunner
+from export.shortlist.build import decode_within, shortlist_bundle
+from export.shortlist.lexical_table import Candidates, LexicalTable
 from model.tokenizer import Tokenizer
-from server.engine.cache_budget import largest_request_bytes
-from server.engine.sequence import DecodingOptions, EngineLimits, EngineObserver, Hypothesis, NullObserver
-from server.engine.shortlist import Shortlist
-from server.engine.worker import WorkerPool
+from server.engine.kv_cache.budget import largest_request_bytes
+from server.engine.limits import EngineLimits
+from server.engine.observer import EngineObserver, NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.sequence import Hypothesis
+from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.worker.loop import WorkerPool
 from server.errors import InferenceError
-from server.runtime.onnx_columns import OnnxColumns
-from server.runtime.onnx_runtime import ModelRuntime
-from server.runtime.session import Array
-from server.service.loading import load_model
+from server.runtime.model_runtime import ModelRuntime
+from server.runtime.model_spec import Array
+from server.runtime.onnx.projection import OnnxColumns
+from server.service.models.loading import load_model
 from server.settings import Settings
 from tests import factories
 

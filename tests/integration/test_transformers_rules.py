@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from transformers import MarianConfig, MarianMTModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from server.engine.engine import Engine
-from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
+from server.engine.limits import EngineLimits
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.sequence import SequenceResult
+from server.engine.worker.engine import Engine
 from tests.server.engine.fakes import (
     EOS,
     PAD,

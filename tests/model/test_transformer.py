@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import TransformerConfig
-from model.evaluation import greedy_decode
+from model.evaluation.evaluation import greedy_decode
 from model.transformer import Transformer
 
 VARIANTS = {

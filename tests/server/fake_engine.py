@@ -8,9 +8,11 @@ from concurrent.futures import Future
 
 from export.bundle import Architecture, FileEntry, Manifest
 from model.tokenizer import Tokenizer
-from server.engine.sequence import DecodingOptions, EngineStats, FinishReason, Hypothesis, SequenceResult
+from server.engine.limits import EngineStats
+from server.engine.options import DecodingOptions
+from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 from server.errors import AbortedError, DragomanError, QueueFullError
-from server.service.model import ServedModel
+from server.service.models.served_model import ServedModel
 
 EOS_ID = 3
 FIRST_WORD_ID = 4

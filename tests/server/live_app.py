@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import httpx
 from fastapi import FastAPI
 
-from server.api.http_server import listen, make_server
+from server.http.server import listen, make_server
 from server.settings import Settings
 
 

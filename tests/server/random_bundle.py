@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from export.beam_burst_graph import beam_burst_graph
 from export.bundle import Manifest
-from export.burst_graph import burst_graph
+from export.multi_step.beam_graph import beam_burst_graph
+from export.multi_step.greedy_graph import burst_graph
 
 MICROSOFT = "com.microsoft"
 LAYERS, HEADS, HEAD_SIZE, VOCABULARY, LONGEST = 2, 4, 8, 50, 64

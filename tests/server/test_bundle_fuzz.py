@@ -17,8 +17,8 @@ from typing import cast
 import pytest
 
 from export.bundle import BundleError
-from export.importing import ImportNames, import_model
-from export.shortlist import shortlist_bundle
+from export.convert.import_command import ImportNames, import_model
+from export.shortlist.build import shortlist_bundle
 from model.tokenizer import Tokenizer
 from tests import factories
 from tests.bundle_fuzzer import Fuzzer

@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry
 from server.api.access import GUARDED_PATHS, Access, Client, make_access
 from server.app import Application, create_app
 from server.errors import DeadlineExceededError, InferenceError, QueueFullError, SettingError
-from server.metrics import Metrics
-from server.service.api_keys import ClientLimits, key_line
+from server.metrics.registry import Metrics
+from server.service.clients.api_keys import ClientLimits, key_line
 from server.settings import Settings
 from tests.examples import examples
 from tests.server.api.test_app import FIELDS, assert_error, eventually, value

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from server.app import create_app
-from server.service.api_keys import ClientLimits, key_line
+from server.service.clients.api_keys import ClientLimits, key_line
 from server.settings import Settings
 from tests.server.api.test_app import FIELDS, assert_error, eventually, value
 from tests.server.fake_engine import FakeEngine, served_model

@@ -4,8 +4,9 @@ import pytest
 
 from server.api.schemas import read_detect_fields, read_translate_fields, translate_answer
 from server.errors import InvalidOptionError, InvalidRequestError
-from server.service.languages import Detection
-from server.service.request import DecodingWishes, TextTranslation, Translation
+from server.service.text.codec import TextTranslation
+from server.service.text.languages import Detection
+from server.service.translation.request import DecodingWishes, Translation
 
 REQUIRED = {"q": "a", "source": "en", "target": "de"}
 

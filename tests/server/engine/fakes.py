@@ -15,12 +15,14 @@ from concurrent.futures import Future
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine.logsumexp import log_sum_exp
-from server.engine.scheduler import Load, Scheduler
-from server.engine.sequence import DecodingOptions, EngineLimits
+from server.engine.limits import EngineLimits
+from server.engine.options import DecodingOptions
+from server.engine.scheduling.waiting_queue import Load, Scheduler
+from server.engine.search.log_sum_exp import log_sum_exp
 from server.engine.sequence import Sequence as Sentence
 from server.errors import InferenceError
-from server.runtime.session import Array, Beams, BeamSteps, ModelSpec, StepBuffers
+from server.runtime.model_spec import Array, ModelSpec
+from server.runtime.sessions import Beams, BeamSteps, StepBuffers
 
 PAD, START, EOS, VOCABULARY = 0, 2, 3, 96
 LAYERS, HEADS, HEAD_SIZE = 2, 2, 3

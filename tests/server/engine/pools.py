@@ -8,13 +8,15 @@ from concurrent.futures import Future
 
 import pytest
 
-from server.engine.pool import Pool
-from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
-from server.engine.worker import WorkerPool
+from server.engine.dispatch.pool import Pool
+from server.engine.limits import EngineLimits
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.sequence import SequenceResult
+from server.engine.worker.loop import WorkerPool
+from tests.server.engine import slow
+from tests.server.engine.fakes import FakeRuntime, babble, recite
 from tests.server_process import wait_for
-
-from . import slow
-from .fakes import FakeRuntime, babble, recite
 
 WAIT_S = 20.0
 

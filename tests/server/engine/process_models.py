@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from export.bundle import BundleError
-from server.engine import worker
-from server.engine.lone_worker import LoneWorker
-from server.engine.sequence import EngineLimits
-
-from .fakes import FakeRuntime, Language, recite
+from server.engine.limits import EngineLimits
+from server.engine.worker import loop
+from server.engine.worker.process import LoneWorker
+from tests.server.engine.fakes import FakeRuntime, Language, recite
 
 LARGE_BYTES = 256 << 20
 
@@ -36,7 +35,7 @@ def fake_worker(
 
 def restless_worker(language: Language, limits: EngineLimits, make: Callable[..., LoneWorker]) -> LoneWorker:
     """Make one that soon has waited long enough."""
-    worker.IDLE_S = 0.3
+    loop.IDLE_S = 0.3
     return fake_worker(language, limits, None, make)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server.engine.fork_server import fork_server
-from server.engine.process_pool import ProcessPool
-from server.engine.sequence import EngineLimits, NullObserver
+from server.engine.dispatch.dispatcher import ProcessPool
+from server.engine.dispatch.fork_server import fork_server
+from server.engine.limits import EngineLimits
+from server.engine.observer import NullObserver
+from tests.server.engine import process_models
+from tests.server.engine.fakes import Language, recite
 from tests.server_process import wait_for
-
-from . import process_models
-from .fakes import Language, recite
 
 MakePool = Callable[..., ProcessPool]
 

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine.sampling import uniforms
-from server.engine.sequence import DecodingOptions, Hypothesis
-
-from .fakes import EOS, START, Language
+from server.engine.options import DecodingOptions
+from server.engine.search.sampling import uniforms
+from server.engine.sequence import Hypothesis
+from tests.server.engine.fakes import EOS, START, Language
 
 Beam = tuple[float, list[int]]
 

@@ -7,15 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from server.engine.engine import Engine
-from server.engine.scheduler import Scheduler
-from server.engine.sequence import DecodingOptions, EngineLimits, NullObserver, SequenceResult
+from server.engine.limits import EngineLimits
+from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
+from server.engine.scheduling.waiting_queue import Scheduler
 from server.engine.sequence import Sequence as Sentence
+from server.engine.sequence import SequenceResult
+from server.engine.worker.engine import Engine
 from server.errors import AbortedError
 from tests.examples import examples
-
-from . import slow
-from .fakes import Clock, FakeRuntime, babble, from_line, sentence
+from tests.server.engine import slow
+from tests.server.engine.fakes import Clock, FakeRuntime, babble, from_line, sentence
 
 LIMIT = 80
 

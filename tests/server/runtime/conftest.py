@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from export.bundle import Manifest
-from server.runtime.onnx_runtime import ModelRuntime
+from server.runtime.model_runtime import ModelRuntime
 from tests.server import random_bundle
 
 

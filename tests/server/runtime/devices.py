@@ -6,7 +6,7 @@ import onnxruntime as ort
 import pytest
 
 from server.errors import SettingError
-from server.runtime.device import OnnxDevice, cuda
+from server.runtime.device.device import OnnxDevice, cuda
 
 CPU_AS_DEVICE = OnnxDevice("cpu", ["CPUExecutionProvider"], ["CPUExecutionProvider"])
 

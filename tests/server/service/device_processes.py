@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from server.engine.worker import WorkerPool
+from server.engine.worker.loop import WorkerPool
 from server.errors import DeviceError
-from server.service import loading
+from server.service.models import engine_start
 from tests.server.runtime.devices import CPU_AS_DEVICE
 
-start = loading._start_in_process
+start = engine_start._start_in_process
 
 
 def on_the_processor(*arguments: Any) -> WorkerPool:
     """Take the processor for CUDA."""
-    loading.cuda = lambda: CPU_AS_DEVICE
+    engine_start.cuda = lambda: CPU_AS_DEVICE
     return start(*arguments)
 
 

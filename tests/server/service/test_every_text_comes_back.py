@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from server.service.admission import RequestLimits, request_limits
-from server.service.request import DecodingWishes, TranslationRequest
-from server.service.translator import Translator
+from server.service.request_limits import RequestLimits, request_limits
+from server.service.translation.request import DecodingWishes, TranslationRequest
+from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, manifest, served_model
 

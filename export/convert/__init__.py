@@ -1,0 +1,1 @@
+"""Models of other projects become checkpoints and bundles, and the other way round."""

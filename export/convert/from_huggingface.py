@@ -1,0 +1,274 @@
+"""A Hugging Face MarianMT directory to a checkpoint of our own Transformer: nothing is defined twice.
+
+Also read is what ``export.convert.to_huggingface`` writes for pre-norm models: the same files with
+Pegasus's weights.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from export.convert.huggingface_config import MarianSettings, read_settings
+from export.convert.huggingface_files import (
+    HuggingFaceError,
+    check_sentencepiece,
+    read_front_matter,
+    read_weights,
+    sha256,
+)
+from export.convert.huggingface_names import OUTPUT_BIAS, OUTPUT_WEIGHT, SHARED_EMBEDDING, tensor_names
+from model.checkpoint import (
+    CheckpointConfig,
+    CheckpointError,
+    Direction,
+    SpecialTokens,
+    build_model,
+    check_vocabulary,
+    model_tensors,
+    write_directory,
+)
+from model.config import TransformerConfig
+from model.positions import sinusoidal_table
+from model.tokenizer import read_vocabulary
+from model.transformer import Transformer
+
+_EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+# As good as minus infinity for a softmax in fp32, and still a number.
+_NEVER = -1e9
+_CODE = re.compile(r">>(.+)<<")
+
+
+@dataclass(frozen=True)
+class ImportNames:
+    """What a directory may not say of itself; None takes what it says.
+
+    Attributes:
+        name: of the model.
+        sources: language codes it translates from.
+        targets: language codes it translates to; ``fr=fra`` calls the vocabulary's ``>>fra<<`` fr.
+    """
+
+    name: str | None = None
+    sources: Sequence[str] | None = None
+    targets: Sequence[str] | None = None
+
+
+def import_checkpoint(
+    directory: Path, out: Path, names: ImportNames, report: Callable[[str], None] = lambda line: None
+) -> CheckpointConfig:
+    """Turn a MarianMT directory into a checkpoint.
+
+    Args:
+        directory: config.json, weights, source.spm, target.spm, vocab.json.
+        out: the checkpoint; replaced if it exists.
+        names: what the directory does not say.
+        report: gets a line at every stage.
+
+    Raises:
+        HuggingFaceError: a file is missing, damaged or does not fit the others; the message names it.
+        TokenizerError: the same for the tokenizer's files.
+    """
+    settings = read_settings(directory)
+    joint = not settings.separate_vocabularies
+    lists = ["vocab.json"] if joint else ["vocab.json", "target_vocab.json"]
+    for name in ("source.spm", "target.spm"):
+        check_sentencepiece(directory / name)
+    vocabularies = [read_vocabulary(directory / name) for name in lists]
+    report(f"reading the weights of {directory}")
+    file, tensors = read_weights(directory)
+    model = _build(file, settings, tensors)
+    directions, coded = _directions(directory, settings, vocabularies[0] if joint else {}, names)
+    config = CheckpointConfig(
+        name=names.name or _usable_name(directory),
+        model=model.config,
+        special_tokens=_special_tokens(settings, vocabularies, directory),
+        tokenizer="marian",
+        joint_vocabulary=joint,
+        generation=settings.generation,
+        source_language=directions[0].source,
+        target_language=directions[0].target,
+        directions=directions if coded or len(directions) > 1 else [],
+        attribution=_attribution(directory),
+        origin=f"Imported from {_usable_name(directory)}/{file.name}, SHA-256 {sha256(file)}.",
+    )
+    for setting in settings.unapplied:
+        report(f"not honoured: the generation setting {setting}")
+    files = config.tokenizer_files
+    try:
+        check_vocabulary(files.load(directory), config, directory)
+    except CheckpointError as error:
+        raise HuggingFaceError(str(error)) from None
+    write_directory(
+        out,
+        {"model.safetensors": model_tensors(model)},
+        {"config.json": config.model_dump_json(indent=1) + "\n"},
+        {name: directory / name for name in files.names},
+    )
+    size = sum(tensor.numel() for tensor in model.parameters())
+    report(f"{config.name}: {size:,} parameters, {len(config.all_directions)} direction(s)")
+    return config
+
+
+def _build(file: Path, settings: MarianSettings, tensors: dict[str, Tensor]) -> Transformer:
+    """Check every tensor against the configuration, then make the model of them."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            raise HuggingFaceError(f"{file}: {name} holds something else than finite numbers")
+    tensors = {name: tensor.to(torch.float32) for name, tensor in tensors.items()}
+    config = settings.architecture
+    bias = tensors.pop(OUTPUT_BIAS, torch.zeros(1, config.target_vocab_size)).flatten()
+    if settings.renormalise and settings.suppressed_ids:
+        # Renormalising after a ban is banning before the softmax: free in the bias, and never forgotten.
+        bias = _banned(file, bias, settings.suppressed_ids)
+    if bool(bias.any()):
+        config = config.model_copy(update={"output_bias": True})
+        tensors[OUTPUT_BIAS] = bias
+    _drop_copies(file, config, tensors)
+    with torch.device("meta"):
+        expected = Transformer(config).state_dict()
+    parts = tensor_names(config)
+    known = {name for names in parts.values() for name in names}
+    for name in sorted(set(tensors) ^ known):
+        reason = "is missing" if name in known else "is not of this architecture"
+        raise HuggingFaceError(f"{file}: {name} {reason}")
+    weights = {}
+    for ours, names in parts.items():
+        pieces = [tensors[name] for name in names]
+        shape = list(expected[ours].shape)
+        wanted = [shape[0] // len(names), *shape[1:]]
+        for name, piece in zip(names, pieces, strict=True):
+            if list(piece.shape) != wanted:
+                raise HuggingFaceError(
+                    f"{file}: {name} has shape {list(piece.shape)}, config.json says {wanted}"
+                )
+        weights[ours] = torch.cat(pieces)
+    return build_model(config, weights, file).eval()
+
+
+def _banned(file: Path, bias: Tensor, ids: Sequence[int]) -> Tensor:
+    if max(ids) >= len(bias):
+        raise HuggingFaceError(
+            f"{file}: a suppressed token {max(ids)} is outside the vocabulary of {len(bias)}"
+        )
+    bias = bias.clone()
+    bias[list(ids)] = _NEVER
+    return bias
+
+
+def _drop_copies(file: Path, config: TransformerConfig, tensors: dict[str, Tensor]) -> None:
+    """Leave out what is stored twice, after a look whether it really is the same."""
+    copies = []
+    if config.share_source_target_embeddings:
+        if SHARED_EMBEDDING not in tensors and _EMBEDDINGS[0] in tensors:
+            tensors[SHARED_EMBEDDING] = tensors[_EMBEDDINGS[0]]
+        copies += [(name, SHARED_EMBEDDING) for name in _EMBEDDINGS]
+    else:
+        tensors.pop(SHARED_EMBEDDING, None)
+    if config.tie_output:
+        original = SHARED_EMBEDDING if config.share_source_target_embeddings else _EMBEDDINGS[1]
+        copies.append((OUTPUT_WEIGHT, original))
+    for name, original in copies:
+        copy = tensors.pop(name, None)
+        if copy is not None and original in tensors and not torch.equal(copy, tensors[original]):
+            raise HuggingFaceError(
+                f"{file}: {name} differs from {original}, with which config.json shares it"
+            )
+    for name in _POSITIONS:
+        table = tensors.pop(name, None)
+        if table is None:
+            continue
+        computed = sinusoidal_table(config.max_positions, config.d_model, interleaved=False)
+        if table.shape != computed.shape or not torch.allclose(table, computed, atol=1e-4):
+            raise HuggingFaceError(f"{file}: {name} does not hold the sinusoids that MarianMT computes")
+
+
+def _special_tokens(
+    settings: MarianSettings, vocabularies: Sequence[Mapping[str, int]], directory: Path
+) -> SpecialTokens:
+    sizes = settings.architecture.source_vocab_size, settings.architecture.target_vocab_size
+    written = [
+        settings.eos_id,
+        settings.decoder_start_id,
+        *settings.target_prefix_ids,
+        *settings.suppressed_ids,
+    ]
+    for number, size in ((settings.pad_id, sizes[0]), *((number, sizes[1]) for number in written)):
+        if number >= size:
+            raise HuggingFaceError(
+                f"{directory}: a special token {number} is outside the vocabulary of {size}"
+            )
+    return SpecialTokens(
+        pad_id=settings.pad_id,
+        unk_id=vocabularies[-1]["<unk>"],
+        bos_id=settings.decoder_start_id,
+        eos_id=settings.eos_id,
+        decoder_start_id=settings.decoder_start_id,
+        source_suffix_ids=[vocabularies[0]["</s>"]],
+        target_prefix_ids=settings.target_prefix_ids,
+        # With renormalisation the output bias bans them already.
+        suppressed_ids=[] if settings.renormalise else settings.suppressed_ids,
+        forced_end=settings.forced_end,
+    )
+
+
+def _directions(
+    directory: Path, settings: MarianSettings, vocabulary: Mapping[str, int], names: ImportNames
+) -> tuple[list[Direction], bool]:
+    """Find the directions, and tell whether targets are chosen by a ``>>code<<`` before the source."""
+    codes = {match[1]: number for piece, number in vocabulary.items() if (match := _CODE.fullmatch(piece))}
+    sources, targets = names.sources, names.targets
+    if sources is None and settings.source_language:
+        sources = [settings.source_language]
+    if targets is None and codes:
+        targets = sorted(codes)
+    elif targets is None and settings.target_language:
+        targets = [settings.target_language]
+    if not sources or not targets:
+        raise HuggingFaceError(
+            f"{directory}: tokenizer_config.json does not name the languages; give --source and --target"
+        )
+    directions = []
+    for target in targets:
+        called, _, code = target.partition("=")
+        prefix = [_find_code(directory, code or called, codes)] if codes else []
+        shown = called.replace("_", "-")
+        directions += [Direction(source=source, target=shown, source_prefix_ids=prefix) for source in sources]
+    return directions, bool(codes)
+
+
+def _find_code(directory: Path, code: str, codes: Mapping[str, int]) -> int:
+    for spelling in (code, code.replace("-", "_"), code.replace("_", "-")):
+        if spelling in codes:
+            return codes[spelling]
+    some = ", ".join(sorted(codes)[:20])
+    raise HuggingFaceError(
+        f"{directory}: vocab.json has no >>{code}<<; it has {some}; --target NAME=CODE chooses one"
+    )
+
+
+def _attribution(directory: Path) -> str:
+    head = read_front_matter(directory)
+    about = [f"Converted from the Hugging Face model {_usable_name(directory)}."]
+    if license_name := head.get("license_name") or head.get("license"):
+        about.append(f"License, as its README states it: {license_name}.")
+    else:
+        about.append("Its README states no license; ask whoever published it before you pass it on.")
+    if "license_link" in head:
+        about.append(head["license_link"])
+    return " ".join(about)
+
+
+def _usable_name(directory: Path) -> str:
+    """Name a model after its directory; a snapshot of the hub lies in one called after a commit."""
+    path = directory.resolve()
+    if path.parent.name == "snapshots":
+        path = Path(path.parent.parent.name.split("--")[-1])
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name).lstrip("._-")[:100]
+    return name or "imported"

@@ -1,0 +1,274 @@
+"""What the JSON files of a MarianMT directory say, in our words.
+
+Two files tell how to decode: ``generation_config.json`` where there is one, ``config.json`` of older models
+otherwise, as in transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from export.convert.huggingface_files import HuggingFaceError, read_json
+from export.convert.huggingface_names import ACTIVATIONS
+from model.checkpoint import Generation
+from model.config import TransformerConfig
+
+T = TypeVar("T", bound=BaseModel)
+
+# Far beyond any model of the family; what is larger is an attack or a mistake, and would take all memory.
+_Layers = Annotated[int, Field(ge=1, le=64)]
+_Width = Annotated[int, Field(ge=2, le=16384)]
+_Entries = Annotated[int, Field(ge=4, le=2_000_000)]
+_Id = Annotated[int, Field(ge=0)]
+
+# Settings of generate() that change translations, with the values that leave them as they are.
+_UNAPPLIED: dict[str, tuple[Any, ...]] = {
+    "do_sample": (False,),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "repetition_penalty": (1.0,),
+    "encoder_repetition_penalty": (1.0,),
+    "diversity_penalty": (0.0,),
+    "num_beam_groups": (1,),
+    "penalty_alpha": (),
+    "guidance_scale": (1.0,),
+    "sequence_bias": (),
+    "begin_suppress_tokens": ([],),
+    "exponential_decay_length_penalty": (),
+}
+
+
+class _ModelFile(BaseModel):
+    """The fields of ``config.json`` that the computation depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    model_type: Literal["marian", "pegasus"]
+    vocab_size: _Entries
+    decoder_vocab_size: _Entries | None = None
+    d_model: _Width
+    encoder_layers: _Layers
+    decoder_layers: _Layers
+    encoder_attention_heads: Annotated[int, Field(ge=1, le=256)]
+    decoder_attention_heads: Annotated[int, Field(ge=1, le=256)]
+    encoder_ffn_dim: Annotated[int, Field(ge=1, le=131072)]
+    decoder_ffn_dim: Annotated[int, Field(ge=1, le=131072)]
+    max_position_embeddings: Annotated[int, Field(ge=2, le=65536)]
+    activation_function: str
+    scale_embedding: bool = False
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    activation_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    pad_token_id: _Id
+
+
+class _GenerationFile(BaseModel):
+    """The fields of ``generation_config.json`` that are honoured."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    eos_token_id: _Id | list[_Id]
+    decoder_start_token_id: _Id | None = None
+    num_beams: Annotated[int, Field(ge=1)] | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    max_length: Annotated[int, Field(ge=2)] | None = None
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+    forced_eos_token_id: _Id | list[_Id] | None = None
+    forced_bos_token_id: _Id | None = None
+    bad_words_ids: list[list[_Id]] | None = None
+    suppress_tokens: list[_Id] | None = None
+    renormalize_logits: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if isinstance(self.eos_token_id, list) and len(self.eos_token_id) != 1:
+            raise ValueError(f"eos_token_id must be one token, not {len(self.eos_token_id)}")
+        if self.forced_eos_token_id not in (None, self.eos_id, [self.eos_id]):
+            raise ValueError("forced_eos_token_id is not eos_token_id")
+        if any(len(word) != 1 for word in self.bad_words_ids or ()):
+            raise ValueError("bad_words_ids of more than one token are not supported")
+        return self
+
+    @property
+    def eos_id(self) -> int:
+        return _only(self.eos_token_id)
+
+
+@dataclass(frozen=True)
+class MarianSettings:
+    """A MarianMT directory's settings.
+
+    Attributes:
+        architecture: without an output bias; that depends on the weights.
+        pad_id: fills up sources, and usually starts targets.
+        eos_id: ends a target.
+        decoder_start_id: starts a target.
+        target_prefix_ids: tokens that every target begins with.
+        suppressed_ids: tokens that are never written.
+        renormalise: whether the probabilities of the other tokens are to sum to one again.
+        forced_end: whether a target that reaches its length limit gets the end token.
+        generation: defaults of requests that do not choose.
+        source_language: as the tokenizer says, or None.
+        target_language: likewise.
+        separate_vocabularies: whether the target side has its own list of ids.
+        unapplied: settings that would change translations and are not honoured, as ``name = value``.
+    """
+
+    architecture: TransformerConfig
+    pad_id: int
+    eos_id: int
+    decoder_start_id: int
+    target_prefix_ids: list[int]
+    suppressed_ids: list[int]
+    renormalise: bool
+    forced_end: bool
+    generation: Generation
+    source_language: str | None
+    target_language: str | None
+    separate_vocabularies: bool
+    unapplied: list[str] = field(default_factory=list)
+
+
+def read_settings(directory: Path) -> MarianSettings:
+    """Read and check the JSON files of a directory.
+
+    Raises:
+        HuggingFaceError: a file is missing or odd, or the model is of another kind.
+    """
+    path = directory / "config.json"
+    values = read_json(path)
+    if values.get("model_type") not in ("marian", "pegasus"):
+        kind = ascii(values.get("model_type"))[:60]
+        raise HuggingFaceError(f"{path}: model_type is {kind}; only marian (and pegasus) models are read")
+    model = _validate(_ModelFile, values, path)
+    wishes = _generation_values(directory, values)
+    generation = _validate(_GenerationFile, wishes, directory / "generation_config.json")
+    suppressed = sorted(
+        {word[0] for word in generation.bad_words_ids or ()} - {generation.eos_id}
+        | set(generation.suppress_tokens or ())
+    )
+    tokenizer = _tokenizer_values(directory)
+    return MarianSettings(
+        architecture=_architecture(model, path),
+        pad_id=model.pad_token_id,
+        eos_id=generation.eos_id,
+        decoder_start_id=(
+            model.pad_token_id
+            if generation.decoder_start_token_id is None
+            else generation.decoder_start_token_id
+        ),
+        target_prefix_ids=[] if generation.forced_bos_token_id is None else [generation.forced_bos_token_id],
+        suppressed_ids=suppressed,
+        renormalise=bool(generation.renormalize_logits),
+        forced_end=generation.forced_eos_token_id is not None,
+        generation=Generation(
+            beam_size=generation.num_beams,
+            length_penalty=generation.length_penalty,
+            early_stopping=bool(generation.early_stopping)
+            if generation.early_stopping != "never"
+            else "never",
+            max_decoding_length=_steps(generation, model.max_position_embeddings),
+        ),
+        source_language=tokenizer.get("source_lang") or None,
+        target_language=tokenizer.get("target_lang") or None,
+        separate_vocabularies=bool(tokenizer.get("separate_vocabs")),
+        unapplied=[
+            f"{name} = {ascii(wishes[name])[:60]}"
+            for name, harmless in _UNAPPLIED.items()
+            if wishes.get(name) is not None and wishes[name] not in harmless
+        ],
+    )
+
+
+def _steps(generation: _GenerationFile, positions: int) -> int | None:
+    """Most decoder steps; their ``max_length`` counts the start token, too."""
+    steps = generation.max_new_tokens
+    if steps is None and generation.max_length is not None:
+        steps = generation.max_length - 1
+    return None if steps is None else min(steps, positions)
+
+
+def _architecture(model: _ModelFile, path: Path) -> TransformerConfig:
+    activations = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"silu": "silu"}
+    if model.activation_function not in activations:
+        raise HuggingFaceError(
+            f"{path}: activation_function {ascii(model.activation_function)[:60]} is not one of "
+            f"{', '.join(sorted(activations))}"
+        )
+    pre = model.model_type == "pegasus"
+    shared = model.share_encoder_decoder_embeddings or pre
+    try:
+        return TransformerConfig(
+            source_vocab_size=model.vocab_size,
+            target_vocab_size=model.vocab_size if shared else model.decoder_vocab_size or model.vocab_size,
+            d_model=model.d_model,
+            encoder_layers=model.encoder_layers,
+            decoder_layers=model.decoder_layers,
+            encoder_heads=model.encoder_attention_heads,
+            decoder_heads=model.decoder_attention_heads,
+            encoder_ffn_dim=model.encoder_ffn_dim,
+            decoder_ffn_dim=model.decoder_ffn_dim,
+            norm="pre" if pre else "post",
+            final_norm=pre,
+            activation=activations[model.activation_function],
+            positions="sinusoidal_halves",
+            max_positions=model.max_position_embeddings,
+            scale_embeddings=model.scale_embedding,
+            share_source_target_embeddings=shared,
+            tie_output=model.tie_word_embeddings,
+            dropout=model.dropout,
+            attention_dropout=model.attention_dropout,
+            activation_dropout=model.activation_dropout,
+            pad_id=model.pad_token_id,
+        )
+    except ValidationError as error:
+        raise HuggingFaceError(f"{path}: {error.errors()[0]['msg']}") from None
+
+
+def _generation_values(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    path = directory / "generation_config.json"
+    ids = {name: config.get(name) for name in ("eos_token_id", "decoder_start_token_id")}
+    if not path.exists():
+        return dict(config)
+    return ids | {name: value for name, value in read_json(path).items() if value is not None}
+
+
+def _tokenizer_values(directory: Path) -> dict[str, Any]:
+    path = directory / "tokenizer_config.json"
+    if not path.exists():
+        return {}
+    values = read_json(path)
+    for name, expected in (("unk_token", "<unk>"), ("eos_token", "</s>")):
+        token = values.get(name, expected)
+        text = token.get("content") if isinstance(token, dict) else token
+        if text != expected:
+            raise HuggingFaceError(f"{path}: {name} is {ascii(text)[:40]}; only {expected} is supported")
+    for name in ("source_lang", "target_lang"):
+        if not isinstance(values.get(name, ""), str | None):
+            raise HuggingFaceError(f"{path}: {name} is not a language code")
+    return values
+
+
+def _only(value: int | list[int]) -> int:
+    return value[0] if isinstance(value, list) else value
+
+
+def _validate(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise HuggingFaceError(
+            f"{path}: {where}: {first['msg']}" if where else f"{path}: {first['msg']}"
+        ) from None

@@ -1,0 +1,162 @@
+"""Reads the files of a Hugging Face model directory without trusting them.
+
+JSON and tensors only, nothing that runs code: PyTorch files are read with ``weights_only``. Sizes are looked
+at before anything is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from export.protobuf_wire import WireError, count_pieces
+
+SAFETENSORS, PYTORCH = "model.safetensors", "pytorch_model.bin"
+_SMALL_FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "README.md")
+_TOKENIZER_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+_MAX_JSON_BYTES = 1 << 22
+_MAX_SPM_BYTES = 1 << 26
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+class HuggingFaceError(ValueError):
+    """A model or a directory does not fit; the message is one line that names what and why."""
+
+
+def find_directory(name: str, report: Callable[[str], None]) -> Path:
+    """Return a local directory for a path or, where the network allows, for a name on the Hugging Face hub.
+
+    Raises:
+        HuggingFaceError: there is no such directory, and the hub has or gives nothing.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if path.exists() or not _HUB_NAME.fullmatch(name):
+        raise HuggingFaceError(f"{name}: no such directory, nor a hub name like Helsinki-NLP/opus-mt-en-de")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import RepositoryNotFoundError
+    except ImportError:
+        raise HuggingFaceError(
+            f"{name}: no such directory; to fetch it from the hub, pip install huggingface_hub"
+        ) from None
+    report(f"fetching {name} from the Hugging Face hub")
+    try:
+        patterns = [*_SMALL_FILES, *_TOKENIZER_FILES, SAFETENSORS]
+        found = Path(snapshot_download(name, allow_patterns=patterns))
+        if not (found / SAFETENSORS).exists():
+            found = Path(snapshot_download(name, allow_patterns=[*patterns[:-1], PYTORCH]))
+    except RepositoryNotFoundError:
+        raise HuggingFaceError(
+            f"{name}: no such directory, nor a repository on the hub; a private one needs HF_TOKEN"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - its exceptions differ from version to version
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise HuggingFaceError(f"{name}: no such directory, and the hub cannot be asked: {reason}") from None
+    if not (found / "config.json").exists():
+        raise HuggingFaceError(f"{name}: its repository on the hub has no config.json: no MarianMT model")
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        HuggingFaceError: missing, too large or no JSON object.
+    """
+    try:
+        size = path.stat().st_size
+        if size > _MAX_JSON_BYTES:
+            raise HuggingFaceError(f"{path}: {size} bytes; at most {_MAX_JSON_BYTES} are read")
+        values = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise HuggingFaceError(f"{path}: no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, HuggingFaceError):
+            raise
+        raise HuggingFaceError(f"{path}: not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise HuggingFaceError(f"{path}: not a JSON object")
+    return values
+
+
+def check_sentencepiece(path: Path) -> None:
+    """Look into a SentencePiece model before its C++ parser does.
+
+    Raises:
+        HuggingFaceError: missing, too large or no such model.
+    """
+    try:
+        size = path.stat().st_size
+        if size > _MAX_SPM_BYTES:
+            raise HuggingFaceError(f"{path}: {size} bytes; at most {_MAX_SPM_BYTES} are read")
+        pieces = count_pieces(path.read_bytes())
+    except FileNotFoundError:
+        raise HuggingFaceError(f"{path}: no such file; MarianMT models come with one") from None
+    except (OSError, WireError) as error:
+        raise HuggingFaceError(f"{path}: not a SentencePiece model: {error}") from None
+    if not pieces:
+        raise HuggingFaceError(f"{path}: not a SentencePiece model: it has no pieces")
+
+
+def read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
+    """Read the tensors of ``model.safetensors`` or, without it, of ``pytorch_model.bin``.
+
+    Returns:
+        The file, and its tensors by name, as stored.
+
+    Raises:
+        HuggingFaceError: there is neither, or the file is damaged or holds more than tensors.
+    """
+    path = directory / SAFETENSORS
+    if path.is_file():
+        try:
+            return path, dict(load_file(path))
+        except (SafetensorError, OSError, ValueError) as error:
+            raise HuggingFaceError(f"{path}: damaged: {error}") from None
+    path = directory / PYTORCH
+    if not path.is_file():
+        for index in sorted(directory.glob("*.index.json")):
+            raise HuggingFaceError(f"{index}: weights in several files are not read; save them as one")
+        raise HuggingFaceError(f"{directory}: has neither {SAFETENSORS} nor {PYTORCH}")
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise HuggingFaceError(
+            f"{path}: holds more than tensors, and reading it could run code; save it as {SAFETENSORS}"
+        ) from None
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
+        raise HuggingFaceError(f"{path}: damaged: {str(error).splitlines()[0]}") from None
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise HuggingFaceError(f"{path}: not a table of tensors")
+    return path, tensors
+
+
+def read_front_matter(directory: Path) -> dict[str, str]:
+    """Read the plain ``key: value`` lines at the head of README.md, as model cards have them; maybe none."""
+    try:
+        text = (directory / "README.md").read_text(encoding="utf-8")[:100_000]
+    except (OSError, UnicodeDecodeError):
+        return {}
+    head = re.match(r"---\r?\n(.*?)\r?\n---", text, re.S)
+    if head is None:
+        return {}
+    lines = (re.fullmatch(r"([\w-]+):\s+(\S.*?)\s*", line) for line in head[1].splitlines())
+    return {line[1].lower(): line[2].strip("\"'") for line in lines if line}
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 as hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,82 @@
+"""What ``dragoman import`` does: a Hugging Face directory to a bundle, or either of them to a checkpoint."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from export.bundle import MANIFEST_NAME
+from export.convert.from_bundle import recover_checkpoint
+from export.convert.from_huggingface import ImportNames, import_checkpoint
+from export.convert.huggingface_files import find_directory
+from export.convert.to_huggingface import write_huggingface
+from export.gate_texts import ExportError
+from export.pipeline import ExportOptions, export_bundle
+from model.checkpoint import load_checkpoint
+
+Kind = Literal["bundle", "checkpoint"]
+Report = Callable[[str], None]
+
+
+def import_model(
+    origin: str, out: Path, kind: Kind | None, names: ImportNames, options: ExportOptions, report: Report
+) -> None:
+    """Bring a model in.
+
+    Args:
+        origin: a MarianMT directory, a name on the Hugging Face hub, or a bundle.
+        out: what to write; appears complete or not at all.
+        kind: what to make; None makes a bundle of a MarianMT model and a checkpoint of a bundle.
+        names: what a MarianMT directory does not say of itself.
+        options: of the export to a bundle.
+        report: gets a line at every stage.
+
+    Raises:
+        ExportError: the options do not fit together, or ``out`` exists.
+        ValueError: a file is missing, damaged or odd; the message names it.
+        GateError: the bundle is not good enough.
+        BundleError: the bundle is refused.
+    """
+    if out.exists() and not options.force:
+        raise ExportError(f"{out} exists already; --force replaces it")
+    if (Path(origin) / MANIFEST_NAME).exists():
+        if kind == "bundle":
+            raise ExportError(f"{origin} is a bundle already; it can become a checkpoint")
+        config = recover_checkpoint(Path(origin), out)
+        report(f"wrote {out}: {config.origin}")
+        return
+    if kind != "checkpoint" and not options.dev_source and not options.calibration:
+        raise ExportError(
+            "text is needed for the gates: give --dev-source, with or without --dev-target, or --calibration"
+        )
+    directory = find_directory(origin, report)
+    if kind == "checkpoint":
+        import_checkpoint(directory, out, names, report)
+        report(f"wrote {out}")
+        return
+    with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
+        checkpoint = Path(aside) / "checkpoint"
+        import_checkpoint(directory, checkpoint, names, report)
+        export_bundle(checkpoint, out, options, report)
+
+
+def export_huggingface(origin: Path, out: Path, *, force: bool, report: Report) -> None:
+    """Write a checkpoint, or the checkpoint that a bundle was made of, as a Hugging Face directory.
+
+    Raises:
+        ExportError: ``out`` exists.
+        ValueError: the origin is damaged, or no Hugging Face class computes what the model does.
+        BundleError: the bundle is refused.
+    """
+    if out.exists() and not force:
+        raise ExportError(f"{out} exists already; --force replaces it")
+    with tempfile.TemporaryDirectory(prefix="dragoman-export-") as aside:
+        if (origin / MANIFEST_NAME).exists():
+            report(f"{origin} is a bundle: reading its weights back")
+            recover_checkpoint(origin, checkpoint := Path(aside) / "checkpoint")
+        else:
+            checkpoint = origin
+        architecture = write_huggingface(load_checkpoint(checkpoint), out, report)
+    report(f"wrote {out}: {architecture} with a MarianTokenizer")

@@ -1,0 +1,135 @@
+"""Text that the gates of an export are run on, by direction."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from export.quality_gates import to_source_ids
+from model.checkpoint import Checkpoint, Direction
+from model.data.corpus import read_lines, read_parallel
+
+Item = TypeVar("Item")
+
+
+class ExportError(Exception):
+    """An export cannot be done as asked; the message is one line."""
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """Text of one direction, tokenised.
+
+    Attributes:
+        direction: of the checkpoint.
+        name: of the file.
+        sources: one sentence an entry.
+        ids: the same as the encoder reads them.
+        references: their translations, if there are any.
+    """
+
+    direction: Direction
+    name: str
+    sources: list[str]
+    ids: list[list[int]]
+    references: list[str] | None
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Text of one direction or several, one after the other."""
+
+    parts: tuple[TextPart, ...]
+
+    @property
+    def name(self) -> str:
+        """Names of the files."""
+        return ", ".join(part.name for part in self.parts)
+
+    @property
+    def ids(self) -> list[list[int]]:
+        """Sentences of every part as the encoder reads them."""
+        return [row for part in self.parts for row in part.ids]
+
+    @property
+    def references(self) -> list[str] | None:
+        """Translations of every part, or None if there are none."""
+        found = [part.references for part in self.parts]
+        return None if None in found else [line for part in found for line in part or ()]
+
+    def of_parts(self, items: Sequence[Item]) -> Iterator[tuple[TextPart, Sequence[Item]]]:
+        """Yield each part with its share of ``items``, one for each sentence."""
+        start = 0
+        for part in self.parts:
+            yield part, items[start : start + len(part.ids)]
+            start += len(part.ids)
+
+
+def read_texts(checkpoint: Checkpoint, sources: Sequence[Path], targets: Sequence[Path] = ()) -> Texts:
+    """Read and tokenise text: the first file is of the checkpoint's first direction, and so on.
+
+    Args:
+        checkpoint: whose tokenizer and tags are used.
+        sources: one file a direction, of the first ones.
+        targets: their translations, or none at all. Without them empty lines are left out.
+
+    Raises:
+        ExportError: there are too many files, or a line is longer than the model takes.
+        CorpusError: a file is unusable.
+    """
+    directions = checkpoint.config.all_directions
+    if len(sources) > len(directions):
+        raise ExportError(
+            f"{len(sources)} source files, but {checkpoint.config.name} has {len(directions)} direction(s): "
+            f"{', '.join(direction.name for direction in directions)}; give one file each, in this order"
+        )
+    if targets and len(targets) != len(sources):
+        raise ExportError(
+            f"{len(sources)} source files but {len(targets)} of translations: one each is needed"
+        )
+    parts = []
+    for number, path in enumerate(sources):
+        if targets:
+            text = read_parallel([path], [targets[number]])
+            lines, references = text.sources, text.targets
+        else:
+            lines, references = [line for line in read_lines(path) if line], None
+        ids = _tokenise(checkpoint, lines, directions[number], path)
+        parts.append(TextPart(directions[number], path.name, lines, ids, references))
+    return Texts(tuple(parts))
+
+
+def _tokenise(
+    checkpoint: Checkpoint, lines: Sequence[str], direction: Direction, path: Path
+) -> list[list[int]]:
+    config = checkpoint.config
+    rows = to_source_ids(checkpoint.tokenizer, config.special_tokens, lines, [direction.source_prefix_ids])
+    limit = config.model.max_positions
+    for number, row in enumerate(rows, start=1):
+        if len(row) > limit:
+            raise ExportError(f"{path}:{number}: {len(row)} tokens, the model takes {limit}")
+    return rows
+
+
+def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, list[int]]]:
+    """Read text for activation ranges: lines, each with the tag that it is read with.
+
+    Lines of a single file take turns with the directions' tags; of several, the first is of the first
+    direction, and so on.
+
+    Raises:
+        ExportError: there are more files than directions.
+        CorpusError: a file is unusable.
+    """
+    tags = [direction.source_prefix_ids for direction in checkpoint.config.all_directions]
+    if len(files) > len(tags):
+        raise ExportError(
+            f"{len(files)} calibration files for {len(tags)} direction(s): give one, or one each"
+        )
+    texts = [[line for line in read_lines(path) if line] for path in files]
+    if len(texts) == 1:
+        return list(zip(texts[0], itertools.cycle(tags), strict=False))
+    return [(line, tag) for text, tag in zip(texts, tags, strict=False) for line in text]

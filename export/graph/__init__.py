@@ -1,0 +1,1 @@
+"""The model as ONNX graphs, and what runs them while exporting."""

@@ -1,0 +1,134 @@
+"""Trained modules to fp32 or fp16 ONNX graphs, one encoder and one decoder per beam width."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from typing import Any
+
+import onnx
+import torch
+from torch.export import Dim
+
+from export.graph.graphs import DecoderGraph, EncoderGraph
+from model.transformer import Transformer
+
+OPSET = 20
+
+
+def encoder_output_names(layers: int) -> list[str]:
+    """Names of the encoder's outputs for ``layers`` decoder layers."""
+    return [f"cross_{kind}_{i}" for i in range(layers) for kind in ("key", "value")]
+
+
+def decoder_input_names(layers: int, *, appends: bool = False) -> list[str]:
+    """Names of the decoder's inputs, in order.
+
+    Args:
+        layers: decoder layers.
+        appends: whether cross-attention is given the last source token again, as in fp16.
+    """
+    names = ["input_ids", "positions", "self_lengths", "self_total", "cross_lengths", "cross_total"]
+    kinds = ["self_key", "self_value", "cross_key", "cross_value"]
+    kinds += ["cross_last_key", "cross_last_value"] if appends else []
+    return names + [f"{kind}_{i}" for i in range(layers) for kind in kinds]
+
+
+def decoder_output_names(layers: int) -> list[str]:
+    """Names of the decoder's outputs, in order."""
+    kinds = ("self_key_out", "self_value_out", "cross_key_out", "cross_value_out")
+    return ["logits"] + [f"{kind}_{i}" for i in range(layers) for kind in kinds]
+
+
+def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> onnx.ModelProto:
+    """Export the encoder with the projections of its output for every decoder layer.
+
+    Args:
+        model: the trained model; it is not changed.
+        dtype: float32, or float16 for CUDA.
+
+    Returns:
+        The graph, weights included, dynamic in N and S.
+    """
+    graph = EncoderGraph(_frozen(model, dtype), unpads=dtype != torch.float16)
+    example = (torch.ones(2, 5, dtype=torch.int64), torch.tensor([5, 3], dtype=torch.int32))
+    n, s = Dim("sentences"), Dim("source")
+    dynamic = {"input_ids": {0: n, 1: s}, "lengths": {0: n}}
+    names = encoder_output_names(model.config.decoder_layers)
+    return _export(graph, example, dynamic, ["input_ids", "lengths"], names)
+
+
+def export_decoder(
+    model: Transformer, beam_width: int, dtype: torch.dtype = torch.float32
+) -> onnx.ModelProto:
+    """Export one decoder step for a beam width.
+
+    Args:
+        model: the trained model; it is not changed.
+        beam_width: K, beams of a sentence that share its cross keys and values.
+        dtype: float32, or float16 for CUDA.
+
+    Returns:
+        The graph, weights included, dynamic in N (and R = N*K), S and P.
+    """
+    config = model.config
+    layers, heads, head_dim = config.decoder_layers, config.decoder_heads, config.decoder_head_dim
+    sentences, rows, capacity, source = 2, 2 * beam_width, 7, 5
+    own, cross = (rows, heads, capacity, head_dim), (sentences, heads, source, head_dim)
+    appends = dtype == torch.float16
+    shapes = (own, own, cross, cross) + 2 * appends * ((sentences, 1, config.d_model),)
+    example = (
+        torch.ones(rows, 1, dtype=torch.int64),
+        torch.zeros(rows, 1, dtype=torch.int64),
+        torch.zeros(rows, dtype=torch.int32),
+        torch.tensor(1, dtype=torch.int32),
+        torch.full((sentences,), source - 1, dtype=torch.int32),
+        torch.tensor(source, dtype=torch.int32),
+        [tuple(torch.zeros(shape, dtype=dtype) for shape in shapes) for _ in range(layers)],
+    )
+    n, p, s = Dim("sentences"), Dim("capacity"), Dim("source")
+    r = n if beam_width == 1 else beam_width * n
+    of_cache = ({0: r, 2: p}, {0: r, 2: p}, {0: n, 2: s}, {0: n, 2: s}) + 2 * appends * ({0: n},)
+    dynamic = {
+        "input_ids": {0: r},
+        "positions": {0: r},
+        "self_lengths": {0: r},
+        "self_total": {},
+        "cross_lengths": {0: n},
+        "cross_total": {},
+        "caches": [of_cache for _ in range(layers)],
+    }
+    graph = DecoderGraph(_frozen(model, dtype), beam_width)
+    return _export(
+        graph, example, dynamic, decoder_input_names(layers, appends=appends), decoder_output_names(layers)
+    )
+
+
+def _frozen(model: Transformer, dtype: torch.dtype) -> Transformer:
+    return copy.deepcopy(model).to(device="cpu", dtype=dtype).eval()
+
+
+def _export(
+    module: torch.nn.Module,
+    example: tuple[Any, ...],
+    dynamic: dict[str, Any],
+    input_names: list[str],
+    output_names: list[str],
+) -> onnx.ModelProto:
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            example,
+            dynamo=True,
+            dynamic_shapes=dynamic,
+            input_names=input_names,
+            output_names=output_names,
+            opset_version=OPSET,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export returned nothing")
+    return program.model_proto

@@ -1,0 +1,1 @@
+"""Decoder graphs that make several steps in one run."""

@@ -1,0 +1,1 @@
+"""Lexical tables and the graphs whose projection takes a subset of the vocabulary."""

@@ -1,0 +1,1 @@
+"""Corpora, vocabularies, token tables and batches."""

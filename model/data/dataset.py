@@ -1,0 +1,182 @@
+"""A tokenised corpus as training reads it: the batches of an epoch, the same ones for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.checkpoint import SpecialTokens
+from model.data.augment import CopyAugmenter
+from model.data.batching import Batch, batches_by_tokens, collate
+from model.data.directions import DirectedText
+from model.data.joining import Joiner
+from model.data.noise import damage
+from model.data.token_table import Column, TokenTable, fits
+from model.recipe import Augment
+from model.tokenizer import Tokenizer
+
+POOL = 1 << 19
+"""Pairs that are sorted by length and cut into batches together: all, of a corpus that is not larger."""
+
+BLOCK = 1 << 10
+"""Neighbouring pairs that stay in one pool when a larger corpus is shuffled. The order of the blocks is all
+that an epoch keeps in memory of the whole corpus: 80 KB for 10 million pairs."""
+
+
+class Augmentation:
+    """Pairs with swapped names and numbers, and pairs with a damaged source, drawn anew each epoch.
+
+    Owned by the training thread.
+
+    Args:
+        corpus: of one direction, in memory.
+        tokenizer: of the model.
+        augment: which share of it, see model/data/augment.py.
+        max_tokens: longer pairs are left out.
+    """
+
+    def __init__(
+        self, corpus: DirectedText, tokenizer: Tokenizer, augment: Augment, *, max_tokens: int
+    ) -> None:
+        self._corpus = corpus
+        self._text = text = corpus.text
+        self._tokenizer = tokenizer
+        self._augment = augment
+        self._max_tokens = max_tokens
+        self._joiner = Joiner(text.sources, text.targets) if augment.join_share else None
+        self._augmenter: CopyAugmenter | None = None
+        if augment.copy_share or augment.number_share:
+            words = augment.number_words.get(corpus.direction.name, {})
+            self._augmenter = CopyAugmenter(text.sources, text.targets, words)
+
+    def draw(self, rng: np.random.Generator) -> list[tuple[list[int], list[int]]]:
+        """Draw the additional pairs of an epoch, as ids."""
+        swapped: list[tuple[str, str]] = []
+        candidates = [] if self._augmenter is None else self._augmenter.candidates
+        for i, draw in zip(candidates, rng.random(len(candidates)), strict=True):
+            assert self._augmenter is not None
+            number = self._augmenter.has_number(i)
+            if draw < (self._augment.number_share if number else self._augment.copy_share):
+                pair = self._text.sources[i], self._text.targets[i]
+                copies = self._augment.copies if number else self._augment.name_copies
+                # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
+                swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
+        if self._joiner is not None:
+            pairs = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
+            firsts = np.flatnonzero(rng.random(len(pairs)) < self._augment.join_share).tolist()
+            seconds = rng.integers(len(pairs), size=len(firsts)).tolist()
+            swapped += [
+                self._joiner.join(pairs[i], pairs[j], rng) for i, j in zip(firsts, seconds, strict=True)
+            ]
+        if self._augment.noise_share:
+            clean = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
+            draws = rng.random(len(clean))
+            swapped += [
+                (damage(source, rng), target)
+                for (source, target), draw in zip(clean, draws, strict=True)
+                if draw < self._augment.noise_share
+            ]
+        sources = self._corpus.source_rows(self._tokenizer, [source for source, _ in swapped])
+        targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
+        rows = zip(sources, targets, strict=True)
+        return [pair for pair in rows if fits(len(pair[0]), len(pair[1]), self._max_tokens)]
+
+
+class TrainingSet:
+    """Owned by the training thread.
+
+    Args:
+        table: the pairs.
+        special: ids that are put around them.
+        augmentation: more pairs of every direction, each epoch others.
+        pool: pairs that are sorted together.
+    """
+
+    def __init__(
+        self,
+        table: TokenTable,
+        special: SpecialTokens,
+        augmentation: Sequence[Augmentation] = (),
+        *,
+        pool: int = POOL,
+    ) -> None:
+        self._table = table
+        self._special = special
+        self._augmentation = augmentation
+        self._pool = pool
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def epoch(self, seed: int, epoch: int, batch_tokens: int, *, skip: int = 0) -> Iterator[Batch]:
+        """Yield the batches of one epoch; order and augmentation depend on (seed, epoch) alone.
+
+        Args:
+            seed: of the run.
+            epoch: number of the epoch.
+            batch_tokens: see ``batches_by_tokens``.
+            skip: batches at the beginning that are not built, because they were used already.
+        """
+        rng = np.random.default_rng([seed, epoch])
+        tables = [self._table]
+        if self._augmentation:
+            more = [pair for augmentation in self._augmentation for pair in augmentation.draw(rng)]
+            tables.append(table_of([source for source, _ in more], [target for _, target in more]))
+        for pool in self._pools(sum(map(len, tables)), rng):
+            for rows in self._batches(tables, pool, batch_tokens, rng):
+                if skip:
+                    skip -= 1
+                else:
+                    yield self._collate(tables, rows)
+            self._table.release()
+
+    def in_order(self, batch_tokens: int) -> Iterator[Batch]:
+        """Yield every pair once, sorted by length, without augmentation; for validation."""
+        for rows in self._batches([self._table], np.arange(len(self._table)), batch_tokens, None):
+            yield self._collate([self._table], rows)
+
+    def _pools(self, count: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        if count <= self._pool:
+            yield np.arange(count)
+            return
+        # Blocks in random order, a pool of them at a time; within a pool the batches are mixed again.
+        block = min(BLOCK, self._pool)
+        order = rng.permutation(-(-count // block))
+        for start in range(0, len(order), self._pool // block):
+            chosen = np.sort(order[start : start + self._pool // block])
+            rows = (chosen[:, None] * block + np.arange(block)).ravel()
+            yield rows[rows < count]
+
+    @staticmethod
+    def _batches(
+        tables: Sequence[TokenTable],
+        pool: NDArray[np.int64],
+        batch_tokens: int,
+        rng: np.random.Generator | None,
+    ) -> Iterator[NDArray[np.int64]]:
+        first = len(tables[0])
+        parts = [(tables[0], pool[pool < first])]
+        parts += [(table, pool[pool >= first] - first) for table in tables[1:]]
+        # With eos on both sides.
+        sources = np.concatenate([table.sources.lengths(rows) for table, rows in parts]) + 1
+        targets = np.concatenate([table.targets.lengths(rows) for table, rows in parts]) + 1
+        for chosen in batches_by_tokens(sources, targets, batch_tokens, rng):
+            yield pool[chosen]
+
+    def _collate(self, tables: Sequence[TokenTable], rows: NDArray[np.int64]) -> Batch:
+        special, first = self._special, len(tables[0])
+        places = [(tables[0], int(i)) if i < first else (tables[1], int(i) - first) for i in rows]
+        return collate(
+            [table.sources.row(i) for table, i in places],
+            [table.targets.row(i) for table, i in places],
+            pad_id=special.pad_id,
+            start_id=special.decoder_start_id,
+            eos_id=special.eos_id,
+        )
+
+
+def table_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TokenTable:
+    """Build a table in memory."""
+    return TokenTable(Column.of(sources), Column.of(targets))

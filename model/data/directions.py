@@ -1,0 +1,80 @@
+"""The directions of a run: the text of each, and the tag that chooses one of several target languages.
+
+The tag is a token that the source begins with, ``>>fr<<`` (Johnson et al., 2017, "Google's Multilingual
+Neural Machine Translation System"; written as in OPUS-MT). It is a control symbol of the vocabulary: no text
+produces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from model.checkpoint import Direction
+from model.data.corpus import ParallelText
+from model.recipe import Corpus, RecipeError
+from model.tokenizer import Tokenizer
+
+
+class Translated(NamedTuple):
+    """A sentence of the dev set and what the model made of it."""
+
+    direction: Direction
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class DirectedText:
+    """Parallel text in memory and the direction it is of."""
+
+    direction: Direction
+    text: ParallelText
+
+    def source_rows(self, tokenizer: Tokenizer, sources: Sequence[str] | None = None) -> list[list[int]]:
+        """Tokenise its sources, or others of the direction, with the tag; without eos."""
+        tag = self.direction.source_prefix_ids
+        return [
+            [*tag, *ids] for ids in tokenizer.encode_batch(self.text.sources if sources is None else sources)
+        ]
+
+
+def tags_of(corpus: Corpus) -> list[str]:
+    """List the tags that a vocabulary must hold: none for one target language."""
+    languages = dict.fromkeys(direction.target_language for direction in corpus.directions)
+    return [_tag(language) for language in languages] if len(languages) > 1 else []
+
+
+def directions_of(corpus: Corpus, tokenizer: Tokenizer) -> list[Direction]:
+    """List the directions with the ids of their tags.
+
+    Raises:
+        RecipeError: the vocabulary, which came with ``initialise_from``, lacks a tag.
+    """
+    tags = tags_of(corpus)
+    ids = {piece: number for number, piece in enumerate(tokenizer.source_pieces())} if tags else {}
+    missing = [tag for tag in tags if tag not in ids]
+    if missing:
+        raise RecipeError(
+            f"the vocabulary of training.initialise_from has no {', '.join(missing)}: it was not learnt for "
+            "these target languages; train from the start"
+        )
+    return [
+        Direction(
+            source=text.source_language,
+            target=text.target_language,
+            source_prefix_ids=[ids[_tag(text.target_language)]] if tags else [],
+        )
+        for text in corpus.directions
+    ]
+
+
+def with_directions(directions: Iterable[Direction], texts: Iterable[ParallelText]) -> list[DirectedText]:
+    """Put text and direction together, in order."""
+    return [DirectedText(direction, text) for direction, text in zip(directions, texts, strict=True)]
+
+
+def _tag(language: str) -> str:
+    return f">>{language}<<"

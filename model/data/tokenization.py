@@ -1,0 +1,98 @@
+"""Turns the text of a corpus into a table of ids on disk, once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from model.checkpoint import Direction
+from model.data.corpus import CorpusError, iterate_parallel
+from model.data.token_table import TokenTableError, TokenTableWriter, read_index
+from model.data.tokenization_pool import Chunk, tokenised
+from model.recipe import Corpus
+from model.tokenizer import Tokenizer
+
+_LINES = 1 << 14
+"""Pairs that are tokenised at a time."""
+
+
+def made_from(
+    corpus: Corpus, directions: Sequence[Direction], tokenizer_files: list[Path], max_tokens: int
+) -> dict[str, Any]:
+    """Describe what a table depends on: names, sizes and times of the text files, vocabulary, tags, limit."""
+    files = _files(corpus)
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in tokenizer_files]
+    tags = [direction.source_prefix_ids for direction in directions]
+    return {"files": files, "tokenizer_sha256": hashes, "tags": tags, "max_tokens": max_tokens}
+
+
+def _files(corpus: Corpus) -> list[list[str | int]]:
+    found: list[list[str | int]] = []
+    for path in (path for text in corpus.directions for path in (*text.train_source, *text.train_target)):
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise CorpusError(f"{path}: cannot be read: {error.strerror}") from None
+        found.append([path.name, status.st_size, status.st_mtime_ns])
+    return found
+
+
+def has_files_of(directory: Path, corpus: Corpus) -> bool:
+    """Tell whether ``directory`` holds a table of these very text files, whatever the vocabulary was."""
+    index = read_index(directory)
+    return index is not None and index.get("made_from", {}).get("files") == _files(corpus)
+
+
+def is_tokenised(directory: Path, description: dict[str, Any]) -> bool:
+    """Tell whether ``directory`` holds the table of this corpus."""
+    index = read_index(directory)
+    return index is not None and index.get("made_from") == description
+
+
+def tokenise(
+    corpus: Corpus,
+    directions: Sequence[Direction],
+    tokenizer: Tokenizer,
+    directory: Path,
+    description: dict[str, Any],
+    *,
+    quiet: bool,
+) -> None:
+    """Tokenise the training text into ``directory``, some thousand pairs in memory at a time.
+
+    Raises:
+        CorpusError: the text is broken.
+        TokenTableError: one of its processes was killed.
+    """
+    writer = TokenTableWriter(directory, max(tokenizer.source_vocab_size, tokenizer.target_vocab_size))
+    read = 0
+    bar = tqdm(desc="tokenising", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True)
+
+    def chunks() -> Iterator[Chunk]:
+        nonlocal read
+        for text, direction in zip(corpus.directions, directions, strict=True):
+            pairs = iterate_parallel(text.train_source, text.train_target)
+            while some := list(itertools.islice(pairs, _LINES)):
+                read += len(some)
+                sources = "\n".join([source for source, _ in some])
+                targets = "\n".join([target for _, target in some])
+                yield Chunk(direction.source_prefix_ids, sources, targets)
+
+    try:
+        with bar:
+            for sources, targets in tokenised(chunks(), tokenizer, description["max_tokens"]):
+                writer.add(sources, targets)
+                bar.update(read - bar.n)
+    except BrokenExecutor:
+        raise TokenTableError(
+            f"{directory}: a process that made it was killed, as happens when memory runs out; "
+            "the same command begins it anew"
+        ) from None
+    left_out = read - writer.rows
+    writer.finish(description, left_out)

@@ -1,0 +1,1 @@
+"""Scores, reports and pages about a trained model."""

@@ -1,0 +1,44 @@
+"""Where the decoder looks in the source, for people to see."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from model.attention import Attend, merge_heads, split_heads
+from model.transformer import Transformer
+
+
+@torch.no_grad()
+def cross_attention(model: Transformer, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+    """Compute the weights of attention from a known target to its source.
+
+    Args:
+        model: in eval mode.
+        source_ids: int64 [1, S].
+        target_ids: int64 [1, T], starting with the decoder's start token.
+
+    Returns:
+        float [L, H, T, S] of all layers and heads; every row sums to 1. Row t is what was looked at when the
+        token after ``target_ids[t]`` was predicted.
+    """
+    lengths = torch.tensor([source_ids.shape[1]], device=source_ids.device)
+    memory = model.encode(source_ids, lengths)
+    positions = torch.arange(target_ids.shape[1], device=target_ids.device)[None, :]
+    x = model.target_embedding(target_ids, positions)
+    found: list[Tensor] = []
+    for layer in model.decoder_layers:
+        key, value = layer.cross_attention.project_memory(memory)
+        attend_self = layer.self_attention.over_sequence(causal=True)
+        x = layer(x, attend_self, _watched(layer.cross_attention.heads, key, value, found))
+    return torch.cat(found)
+
+
+def _watched(heads: int, key: Tensor, value: Tensor, found: list[Tensor]) -> Attend:
+    def attend(projected: Tensor) -> Tensor:
+        query = split_heads(projected, heads)
+        weights = torch.softmax(query @ key.transpose(-1, -2) * key.shape[-1] ** -0.5, dim=-1)
+        found.append(weights)
+        return merge_heads(weights @ value)
+
+    return attend

@@ -1,0 +1,128 @@
+"""Greedy decoding with the PyTorch model: the slow reference beside the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from model.checkpoint import CheckpointError, SpecialTokens, load_checkpoint
+from model.data.batching import pad_rows
+from model.tokenizer import Tokenizer
+from model.transformer import Transformer
+
+
+def checkpoint_translator(
+    directory: Path, direction: str | None = None
+) -> Callable[[Sequence[str]], list[str]]:
+    """Load a checkpoint and return what translates sentences with it, greedily.
+
+    Args:
+        directory: the checkpoint.
+        direction: ``en-fr``, of a model that has several; its first unless given.
+
+    Raises:
+        CheckpointError: it is damaged, or has no such direction.
+    """
+    read = load_checkpoint(directory)
+    known = {found.name: found for found in read.config.all_directions}
+    if direction is not None and direction not in known:
+        raise CheckpointError(f"{directory}: {direction} is not one of its directions: {', '.join(known)}")
+    tag = known[direction or next(iter(known))].source_prefix_ids
+    return lambda lines: translate(read.model, read.tokenizer, lines, read.config.special_tokens, tag=tag)
+
+
+@torch.inference_mode()
+def greedy_decode(
+    model: Transformer,
+    source_ids: Tensor,
+    source_lengths: Tensor,
+    *,
+    bos: int,
+    eos: int,
+    max_length: int,
+    suppressed_ids: Sequence[int] = (),
+) -> list[list[int]]:
+    """Take the most probable token at every step; ties go to the lowest id.
+
+    Args:
+        model: in eval mode.
+        source_ids: int64 [N, S], right-padded.
+        source_lengths: int64 [N].
+        bos: id that decoding starts with.
+        eos: id that ends a sentence.
+        max_length: most tokens a sentence may get, eos not counted.
+        suppressed_ids: tokens that are never taken.
+
+    Returns:
+        One list of ids a sentence, without bos and eos.
+    """
+    memory = model.encode(source_ids, source_lengths)
+    rows = source_ids.shape[0]
+    cache = model.start_cache(memory, source_lengths, max_length + 1)
+    tokens = torch.full((rows, 1), bos, dtype=torch.long, device=source_ids.device)
+    done = torch.zeros(rows, dtype=torch.bool, device=source_ids.device)
+    steps = []
+    for position in range(max_length):
+        positions = torch.full_like(tokens, position)
+        scores = model.decode_step(tokens, positions, cache)
+        scores[:, list(suppressed_ids)] = -torch.inf
+        tokens = scores.argmax(dim=-1, keepdim=True)
+        done |= tokens[:, 0] == eos
+        steps.append(tokens)
+        if bool(done.all()):
+            break
+    table = torch.cat(steps, dim=1).tolist()
+    return [row[: row.index(eos)] if eos in row else row for row in table]
+
+
+def translate(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    special: SpecialTokens,
+    *,
+    tag: Sequence[int] = (),
+    batch_size: int = 128,
+    max_length: int = 200,
+) -> list[str]:
+    """Translate sentences greedily, sorted by length in batches, and return them in the caller's order.
+
+    Args:
+        model: in eval mode.
+        tokenizer: of the model.
+        texts: sentences.
+        special: ids of the model.
+        tag: ids that choose the direction, of a multilingual model.
+        batch_size: sentences at a time.
+        max_length: most tokens of a translation.
+
+    Raises:
+        ValueError: a sentence is longer than the model takes; nothing is cut.
+    """
+    device = next(model.parameters()).device
+    limit = model.config.max_positions
+    pieces = tokenizer.encode_batch(list(texts))
+    rows = [[*special.source_prefix_ids, *tag, *ids, *special.source_suffix_ids] for ids in pieces]
+    for number, row in enumerate(rows, start=1):
+        if len(row) > limit:
+            raise ValueError(f"sentence {number} has {len(row)} tokens, the model takes {limit}")
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    results = [""] * len(rows)
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        longest = max(len(rows[i]) for i in chosen)
+        ids = greedy_decode(
+            model,
+            pad_rows([rows[i] for i in chosen], special.pad_id).to(device),
+            torch.tensor([len(rows[i]) for i in chosen], device=device),
+            bos=special.decoder_start_id,
+            eos=special.eos_id,
+            max_length=min(max_length, limit - 1, 2 * longest + 10),
+            suppressed_ids=special.suppressed_ids,
+        )
+        for i, tokens in zip(chosen, ids, strict=True):
+            results[i] = tokenizer.decode(tokens)
+    return results

@@ -1,0 +1,82 @@
+"""The page at the end of a run: the training page with its figures gathered from the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from model.checkpoint import SpecialTokens, load_model_tensors, read_tensors
+from model.data.directions import Translated
+from model.evaluation.attention_maps import cross_attention
+from model.evaluation.evaluation import translate
+from model.evaluation.training_page import AttentionMap, write_page
+from model.recipe import Recipe
+from model.tokenizer import Tokenizer
+from model.transformer import Transformer
+
+_MAPS = 4
+_MOST_PIECES = 30
+
+
+def write_run_page(
+    run: Path,
+    chosen: Path,
+    recipe: Recipe,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    special: SpecialTokens,
+    samples: Sequence[Translated],
+) -> Path:
+    """Write the page of a finished run.
+
+    Args:
+        run: its directory.
+        chosen: the checkpoint in it that is its result.
+        recipe: what was to be done.
+        model: gets the weights of ``chosen``, and is in eval mode afterwards.
+        tokenizer: of the model.
+        special: ids of the model.
+        samples: sentences, the shorter of which are shown with what the model looks at.
+
+    Returns:
+        The page's path.
+    """
+    weights = chosen / "model.safetensors"
+    load_model_tensors(model, read_tensors(weights), weights)
+    model.eval()
+    config, directions = model.config, recipe.corpus.directions
+    facts = {
+        "languages": ", ".join(f"{text.source_language} to {text.target_language}" for text in directions),
+        "result": str(chosen),
+        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        "layers": f"{config.encoder_layers} + {config.decoder_layers} of {config.d_model}",
+        "vocabulary": f"{config.source_vocab_size:,} and {config.target_vocab_size:,} pieces",
+        "training": json.dumps(recipe.training.model_dump(mode="json", exclude_unset=True)),
+    }
+    maps = _maps(model, tokenizer, special, samples)
+    return write_page(run, recipe.name, facts, maps)
+
+
+def _maps(
+    model: Transformer, tokenizer: Tokenizer, special: SpecialTokens, samples: Sequence[Translated]
+) -> Iterator[AttentionMap]:
+    device, shown = next(model.parameters()).device, 0
+    source_pieces, target_pieces = tokenizer.source_pieces(), tokenizer.target_pieces()
+    for direction, source, _, _ in samples:
+        tag = direction.source_prefix_ids
+        ids = [*special.source_prefix_ids, *tag, *tokenizer.encode(source), *special.source_suffix_ids]
+        (translation,) = translate(model, tokenizer, [source], special, tag=tag)
+        (target,) = tokenizer.encode_target_batch([translation])
+        if shown == _MAPS or max(len(ids), len(target)) > _MOST_PIECES:
+            continue
+        shown += 1
+        read = torch.tensor([[special.decoder_start_id, *target]], device=device)
+        weights = cross_attention(model, torch.tensor([ids], device=device), read)
+        yield AttentionMap(
+            [source_pieces[id] for id in ids],
+            [target_pieces[id] for id in (*target, special.eos_id)],
+            weights[-1].mean(0).cpu().numpy(),
+        )

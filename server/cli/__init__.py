@@ -1,0 +1,1 @@
+"""What the commands of the server do: serve, translate, inspect, reload, bench-http."""

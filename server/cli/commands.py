@@ -1,0 +1,239 @@
+"""`dragoman serve`, `reload`, `api-key`, `bench-http`: their options. Imports nothing heavy, for `--help`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from server.cli import flags
+
+
+def serve(
+    bundle: flags.ServedBundles = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
+    workers: flags.Workers = None,
+    engine_processes: flags.EngineProcesses = None,
+    device: flags.Device = None,
+    max_rows: flags.MaxRows = None,
+    max_kv_cache_mib: flags.MaxKvCacheMib = None,
+    cache_bytes: flags.CacheBytes = None,
+    beam_size: flags.DefaultBeamSize = None,
+    shortlist: flags.Shortlist = None,
+    pivot_language: flags.PivotLanguage = None,
+    api_keys: flags.ApiKeys = None,
+    requests_per_minute: flags.RequestsPerMinute = None,
+    cors_origins: flags.CorsOrigins = None,
+    admin_port: flags.AdminPort = None,
+    log_level: flags.LogLevel = None,
+) -> None:
+    """Serve bundles over HTTP, one model each.
+
+    Every pair of languages that they translate is served, and through English what two of them do together.
+    Every setting is also a variable, DRAGOMAN_PORT for instance; docs/operations.md lists them all.
+    """
+    from server.cli import serve
+
+    settings = {
+        "bundle": bundle or None,
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "engine_processes": engine_processes,
+        "device": device,
+        "max_rows": max_rows,
+        "max_kv_cache_mib": max_kv_cache_mib,
+        "cache_bytes": cache_bytes,
+        "default_beam_size": beam_size,
+        "shortlist": shortlist,
+        "pivot_language": pivot_language,
+        "api_keys_file": api_keys,
+        "requests_per_minute": requests_per_minute,
+        "cors_origins": cors_origins,
+        "admin_port": admin_port,
+        "log_level": log_level,
+    }
+    raise typer.Exit(serve.serve(settings))
+
+
+def reload(
+    model: Annotated[
+        str | None, typer.Argument(help="Name of the model to exchange.", show_default="all of them")
+    ] = None,
+    admin_port: Annotated[
+        int | None,
+        typer.Option(help="Admin port of the server.", show_default="DRAGOMAN_ADMIN_PORT", min=1, max=65535),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the outcome.", min=0.1)] = 600.0,
+) -> None:
+    """Make a running server serve the bundles that are at its paths now, without a pause.
+
+    Each new model is loaded and proven beside the old one. Exit code 3: a bundle is refused, and its old
+    model goes on.
+    """
+    from server.cli import reload
+
+    raise typer.Exit(reload.reload({"admin_port": admin_port}, timeout, model))
+
+
+def api_key(
+    name: Annotated[
+        str, typer.Argument(help="Whose key it is; shown in metrics and in the log. A name may have several.")
+    ],
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Requests a minute.", show_default="no limit")
+    ] = None,
+    characters_per_day: Annotated[
+        int | None, typer.Option(min=1, help="Characters to translate a day.", show_default="no limit")
+    ] = None,
+) -> None:
+    """Make an API key: shows it once on standard error, and its line for the file on standard output.
+
+    The server reads its file again when it changes. To take a key away, delete its line.
+    """
+    from server.service.clients.api_keys import ClientLimits, key_line, new_key
+
+    key = new_key()
+    try:
+        line = key_line(name, key, ClientLimits(requests_per_minute, characters_per_day))
+    except ValueError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"The key of {name}, which is kept nowhere else:\n{key}", err=True)
+    typer.echo(line)
+
+
+def bench_http(
+    url: Annotated[str, typer.Argument(help="Server to load, as http://localhost:8000.")],
+    rate: Annotated[
+        float | None, typer.Option(help="Open loop: requests a second, whatever the answers.", min=0.001)
+    ] = None,
+    arrivals: Annotated[
+        Literal["poisson", "fixed"], typer.Option(help="Of an open loop: by chance, or evenly spaced.")
+    ] = "poisson",
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            help="Closed loop: clients that send when they have an answer.",
+            min=1,
+            show_default="1 without --rate",
+        ),
+    ] = None,
+    duration: Annotated[float, typer.Option(help="Seconds that count.", min=0.1)] = 10.0,
+    warm_up: Annotated[float, typer.Option(help="Seconds before them, sent and not counted.", min=0)] = 2.0,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            help="Words of the texts: short, mixed, documents, or as 5-50:31,200:1 (lengths:weight).",
+            show_default="mixed; with --text its lines",
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="File of sentences, plain or .gz.", show_default="sentences of our own"),
+    ] = None,
+    array: Annotated[int, typer.Option(help="Texts in a request.", min=1, max=100_000)] = 1,
+    source: Annotated[
+        str | None, typer.Option(help="Language of the texts.", show_default="the server's first")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Language to translate to.", show_default="the server's first")
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="Another field of every request, as beam_size=4.", show_default="none"),
+    ] = None,
+    api_key: Annotated[str | None, typer.Option(help="API key.", show_default="none")] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which a request is given up.", min=0.001)
+    ] = 60.0,
+    retries: Annotated[
+        int, typer.Option(help="How often a refused request is sent again after its Retry-After.", min=0)
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Of the arrivals; the same seed, the same times.")] = 1,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Where figures go as JSON; - is standard output.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Where a picture goes, PNG; needs matplotlib.")] = None,
+    progress: flags.Progress = None,
+) -> None:
+    """Load a server with translations and measure it: throughput, p50 to p99.9, errors by kind.
+
+    Latencies of an open loop count from the time at which a request was meant to be sent. Ctrl-C shows what
+    there is.
+
+    The texts repeat: a server with a sentence cache answers most from it. Start it with --cache-bytes 0.
+    """
+    from loadgen.generator import Plan
+    from server.cli.bench_http import Job, bench
+
+    if rate is not None and clients is not None:
+        raise typer.BadParameter("give --rate for an open loop or --clients for a closed one, not both")
+    if rate is None:
+        clients = clients or 1
+    plan = Plan(duration, warm_up, rate, arrivals, clients, timeout, retries, seed)
+    fields = dict(_read_field(given) for given in field or [])
+    job = Job(url, plan, lengths, text, array, source, target, fields, api_key, json_file, plot, progress)
+    raise typer.Exit(bench(job))
+
+
+def _read_field(given: str) -> tuple[str, Any]:
+    """Read `name=value`, the value as JSON if it is such, else as a string."""
+    name, separator, value = given.partition("=")
+    if not (name and separator):
+        raise typer.BadParameter(f"{given!r}: give it as name=value")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def translate(
+    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
+    beam_size: flags.BeamSize = None,
+    length_penalty: flags.LengthPenalty = None,
+    max_decoding_length: flags.MaxDecodingLength = None,
+    min_decoding_length: flags.MinDecodingLength = None,
+    early_stopping: flags.EarlyStopping = None,
+    repetition_penalty: flags.RepetitionPenalty = None,
+    no_repeat_ngram_size: flags.NoRepeatNgramSize = None,
+    sampling_topk: flags.SamplingTopk = None,
+    sampling_topp: flags.SamplingTopp = None,
+    sampling_temperature: flags.SamplingTemperature = None,
+    seed: flags.Seed = None,
+    source: flags.SourceLanguage = None,
+    target: flags.TargetLanguage = None,
+    split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
+    n_best: flags.NBest = None,
+    workers: flags.Workers = None,
+    device: flags.Device = None,
+    shortlist: flags.Shortlist = None,
+    progress: flags.Progress = None,
+) -> None:
+    """Translate standard input, line by line, to standard output.
+
+    Files of any size: lines are read as they are needed, translated many at a time, and written in order.
+    """
+    from server.cli import serve
+    from server.service.translation.file_translation import LineOptions
+    from server.service.translation.request import DecodingWishes
+
+    wishes = DecodingWishes(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_decoding_length=max_decoding_length,
+        min_decoding_length=min_decoding_length,
+        early_stopping=flags.early_stopping_value(early_stopping),
+        repetition_penalty=repetition_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        sampling_topk=sampling_topk,
+        sampling_topp=sampling_topp,
+        sampling_temperature=sampling_temperature,
+        seed=seed,
+        num_hypotheses=n_best or 1,
+    )
+    settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
+    options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None)
+    code = serve.translate(settings, wishes, options, progress=progress)
+    raise typer.Exit(code)

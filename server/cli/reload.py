@@ -1,0 +1,53 @@
+"""What `dragoman reload` does: asks a running server on its admin port. Imports nothing of a server."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail, read_settings
+from server.errors import BundleRefusedError
+
+_PATH = "/admin/reload"
+
+
+def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None) -> int:
+    """Make a server on this machine serve what is at its bundles' paths now, and wait for it.
+
+    Args:
+        flags: `admin_port`, or None where it was not given.
+        timeout_s: how long to wait.
+        model: name of the model to exchange; None exchanges all.
+
+    Returns:
+        The exit code: `EXIT_BAD_BUNDLE` if the server refused the bundle and serves the old one.
+    """
+    settings = read_settings(flags)
+    if settings is None:
+        return EXIT_USAGE
+    if settings.admin_port is None:
+        return fail(EXIT_USAGE, "which server? give --admin-port, or set DRAGOMAN_ADMIN_PORT")
+    host, port = settings.admin_host, settings.admin_port
+    path = _PATH if model is None else f"{_PATH}?{urlencode({'model': model})}"
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("POST", path)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    except TimeoutError:
+        return fail(EXIT_FAILED, f"no answer within {timeout_s:g} s; the server may still be reloading")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return fail(EXIT_FAILED, f"no server of dragoman answers on {host} port {port}: {error}")
+    finally:
+        connection.close()
+    if response.status != 200:
+        refused = answer.get("code") == BundleRefusedError.reason
+        said = f"{answer.get('error')} (the old model goes on serving)" if refused else answer.get("error")
+        return fail(EXIT_BAD_BUNDLE if refused else EXIT_FAILED, str(said))
+    for bundle in answer["bundles"]:
+        print(  # noqa: T201 - this is the command line
+            f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "
+            f"loaded in {bundle['load_duration_s']} s"
+        )
+    return 0

@@ -1,0 +1,209 @@
+"""What `dragoman serve` and `dragoman translate` do; both return an exit code."""
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from tqdm import tqdm
+
+from export.bundle import BundleError
+from server.api.admin import AdminPages, admin_application
+from server.app import Application, create_app
+from server.cli.exit_codes import (
+    EXIT_BAD_BUNDLE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    fail,
+    read_settings,
+)
+from server.errors import DragomanError, EngineDeadError, SettingError, UnsupportedLanguageError
+from server.http.server import listen, make_server
+from server.logs import configure_logging
+from server.metrics.registry import Metrics
+from server.process_tuning import keep_large_blocks, return_large_blocks, tune_interpreter
+from server.service.clients.api_keys import read_keys
+from server.service.models.loading import load_model, load_models
+from server.service.models.served_model import ServedModel
+from server.service.request_limits import request_limits
+from server.service.translation.decoding_options import check_options
+from server.service.translation.file_translation import (
+    LineError,
+    LineOptions,
+    LineTranslator,
+    choose_bundle,
+    read_lines,
+)
+from server.service.translation.request import DecodingWishes
+from server.settings import Settings
+
+_CLOSE_TIMEOUT_S = 2.0
+
+
+def serve(flags: Mapping[str, Any]) -> int:
+    """Serve bundles until SIGTERM or Ctrl-C.
+
+    Args:
+        flags: settings given on the command line; None where a flag was not given.
+
+    Returns:
+        The exit code.
+    """
+    settings = read_settings(flags)
+    if settings is None:
+        return EXIT_USAGE
+    configure_logging(settings.log_level)
+    # A terminal that is closed sends SIGHUP, too.
+    reloads = hasattr(signal, "SIGHUP") and (sys.stdin is None or not sys.stdin.isatty())
+    if reloads:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing to reload yet
+    return_large_blocks()
+    tune_interpreter()
+    metrics = Metrics(CollectorRegistry(), settings.commit)
+    try:
+        if settings.api_keys_file is not None:
+            read_keys(settings.api_keys_file)  # before a model is loaded for nothing
+        models = load_models(settings, metrics)
+    except BundleError as error:
+        return _refuse(error.bundle or settings.bundle[0], error)
+    except SettingError as error:
+        return fail(EXIT_USAGE, str(error))
+    except EngineDeadError as error:
+        return fail(EXIT_FAILED, str(error))
+    addresses = [(settings.host, settings.port)]
+    if settings.admin_port is not None:
+        addresses.append((settings.admin_host, settings.admin_port))
+    with contextlib.ExitStack() as opened:
+        listeners = []
+        for host, port in addresses:
+            try:
+                listeners.append(opened.enter_context(listen(host, port)))
+            except OSError as error:
+                for model in models:
+                    model.engine.close(_CLOSE_TIMEOUT_S)
+                return fail(
+                    EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
+                )
+        try:
+            app = create_app(settings, models, metrics)
+        except SettingError as error:
+            for model in models:
+                model.engine.close(_CLOSE_TIMEOUT_S)
+            return fail(EXIT_USAGE, str(error))
+        models.clear()  # a reload lets one go, and nothing else may hold it
+        _run(settings, app, metrics, reloads, *listeners)
+    return 0
+
+
+def _run(
+    settings: Settings,
+    app: Application,
+    metrics: Metrics,
+    reloads: bool,
+    listener: socket.socket,
+    admin_listener: socket.socket | None = None,
+) -> None:
+    def exchange(name: str | None = None) -> Coroutine[Any, Any, list[ServedModel]]:
+        started: Coroutine[Any, Any, list[ServedModel]] = app.state.reload(name)
+        return started
+
+    def count_refusal(status: int) -> None:
+        metrics.answered(None, "_OTHER", status, 0.0, 0)
+
+    server = make_server(app, settings, app.state.lifecycle, count_refusal, app.refuse_unread)
+    if admin_listener is not None:
+        state = app.state
+        pages = AdminPages(
+            settings, state.lifecycle, state.access, lambda: state.router, exchange, server.end
+        )
+        server.add_admin(admin_application(pages, metrics), admin_listener)
+    if reloads:
+        server.reload_on_hangup(exchange)
+    server.run(sockets=[listener])
+
+
+def translate(
+    flags: Mapping[str, Any], wishes: DecodingWishes, line_options: LineOptions, *, progress: bool | None
+) -> int:
+    """Translate standard input to standard output, line by line.
+
+    Args:
+        flags: settings given on the command line; None where a flag was not given.
+        wishes: decoding options.
+        line_options: from which language to which, and how lines are cut and written.
+        progress: whether to draw a progress bar; None if standard error is a terminal.
+
+    Returns:
+        The exit code.
+    """
+    settings = read_settings(flags)
+    if settings is None:
+        return EXIT_USAGE
+    keep_large_blocks()
+    try:
+        bundle = choose_bundle(settings.bundle, line_options.source, line_options.target)
+        settings = settings.model_copy(update={"bundle": (bundle,)})
+        model = load_model(settings, Metrics(CollectorRegistry()))
+    except BundleError as error:
+        return _refuse(error.bundle or settings.bundle[0], error)
+    except (SettingError, UnsupportedLanguageError) as error:
+        return fail(EXIT_USAGE, str(error))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    limits = request_limits(settings, model.manifest)
+    try:
+        check_options(wishes, limits)
+        _stream(LineTranslator(model, limits, wishes, line_options), progress)
+    except (LineError, DragomanError) as error:
+        return fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as `head` does. Nothing is wrong.
+        _discard_output()
+        return 0
+    except KeyboardInterrupt:
+        _discard_output()
+        return EXIT_INTERRUPTED
+    finally:
+        model.engine.close(0.0)
+    return 0
+
+
+def _stream(translator: LineTranslator, progress: bool | None) -> None:
+    source, output = sys.stdin.fileno(), sys.stdout.buffer
+    with tqdm(
+        total=_file_size(source),
+        unit="B",
+        unit_scale=True,
+        desc="translating",
+        file=sys.stderr,
+        disable=None if progress is None else not progress,
+    ) as bar:
+        for line in translator.run(read_lines(source)):
+            output.write(line.text.encode("utf-8"))
+            if line.is_last_of_batch:
+                output.flush()
+            bar.update(line.source_bytes)
+        output.flush()
+
+
+def _file_size(file_descriptor: int) -> int | None:
+    """Size of a regular file for the progress bar; a pipe has none."""
+    status = os.fstat(file_descriptor)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _refuse(bundle: Path, error: BundleError) -> int:
+    return fail(EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
+
+
+def _discard_output() -> None:
+    """Point standard output at nothing, or the interpreter's last flush complains about the closed pipe."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

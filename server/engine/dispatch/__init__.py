@@ -1,0 +1,1 @@
+"""Requests in, futures out: which worker gets which sentence."""

@@ -1,0 +1,128 @@
+"""Keys and values in numpy arrays."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.runtime.model_spec import Array, ModelSpec, cache_names
+
+Places = NDArray[np.intp]
+
+
+class HostCaches:
+    """Keys and values of up to `max_sentences` sentences, in memory of the process; see `memory.Caches`.
+
+    Owned by the worker thread.
+    """
+
+    def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
+        """Have no capacity yet.
+
+        Args:
+            spec: sizes of the model.
+            beam_width: rows per sentence.
+            max_sentences: most sentences at a time.
+        """
+        self._spec = spec
+        self._beam_width = beam_width
+        self._max_sentences = max_sentences
+        layers = spec.decoder_layers
+        self._names = {kind: cache_names(layers, kind) for kind in ("self", "cross", "cross_last")}
+        if not spec.appends_cross:
+            self._names["cross_last"] = []
+        last = (max_sentences, 1, spec.decoder_heads * spec.head_size)
+        self._last = [np.zeros(last, spec.cache_dtype) for _ in self._names["cross_last"]]
+        self._self: list[Array] = []
+        self._cross: list[Array] = []
+        self.target_capacity = self.source_capacity = self.nbytes = 0
+
+    def allocate(self, target_capacity: int, source_capacity: int) -> None:
+        """Replace all caches by empty ones; see `memory.Caches`."""
+        spec, sentences = self._spec, self._max_sentences
+        heads, size, dtype = spec.decoder_heads, spec.head_size, spec.cache_dtype
+        own = (sentences * self._beam_width, heads, target_capacity, size)
+        cross = (sentences, heads, source_capacity, size)
+        self._self, self._cross = [], []
+        for _ in self._names["self"]:
+            self._self.append(np.zeros(own, dtype))
+            self._cross.append(np.zeros(cross, dtype))
+        self._count()
+
+    def grow_target(self, capacity: int, used: int) -> None:
+        """Make room for `capacity` positions; see `memory.Caches`."""
+        self._self = _grown(self._self, capacity, used)
+        self._count()
+
+    def grow_source(self, capacity: int, used: int) -> None:
+        """Make room for `capacity` positions; see `memory.Caches`."""
+        self._cross = _grown(self._cross, capacity, used)
+        self._count()
+
+    def admit(self, first: int, encoded: Sequence[Array], lengths: NDArray[np.int32]) -> None:
+        """Store what an encoder returned; see `memory.Caches`."""
+        added, longest = len(lengths), int(lengths.max())
+        last = first + added
+        for array, given in zip(self._cross, encoded, strict=True):
+            array[first:last, :, :longest] = given[:, :, :longest]
+        for array, given in zip(self._last, encoded, strict=False):
+            array[first:last] = given[np.arange(added), :, lengths - 1].reshape(added, 1, -1)
+
+    def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
+        """Copy the filled positions of rows; see `memory.Caches`."""
+        for array in self._self:
+            array[rows, :, :filled] = array[parents, :, :filled]
+
+    def move(self, place: int, last: int, filled: int, source: int) -> None:
+        """Copy a sentence to another place; see `memory.Caches`."""
+        width = self._beam_width
+        to_rows, from_rows = (slice(at * width, (at + 1) * width) for at in (place, last))
+        for array in self._self:
+            array[to_rows, :, :filled] = array[from_rows, :, :filled]
+        for array in self._cross:
+            array[place, :, :source] = array[last, :, :source]
+        for array in self._last:
+            array[place] = array[last]
+
+    def settle(self) -> None:
+        """Do nothing: `move` puts nothing off."""
+
+    def covered(self, count: int) -> int:
+        """Give the same number: on a processor every row costs; see `memory.Caches`."""
+        return count
+
+    def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Array]]:
+        """Give the decoder's inputs by name; see `memory.Caches`."""
+        for kind, arrays, part in (
+            ("self", self._self, rows),
+            ("cross", self._cross, sentences),
+            ("cross_last", self._last, sentences),
+        ):
+            for name, array in zip(self._names[kind], arrays, strict=True):
+                yield name, array[part]
+
+    def zeros(self, shape: Sequence[int]) -> Array:
+        """Make float32 zeros."""
+        return np.zeros(shape, np.float32)
+
+    def clear(self, tensor: Array) -> None:
+        """Set an array to zero."""
+        tensor[...] = 0
+
+    def _count(self) -> None:
+        """Note the capacities and sum up the bytes, after each change of them."""
+        self.target_capacity, self.source_capacity = self._self[0].shape[2], self._cross[0].shape[2]
+        self.nbytes = sum(
+            array.nbytes for arrays in (self._self, self._cross, self._last) for array in arrays
+        )
+
+
+def _grown(arrays: list[Array], capacity: int, used: int) -> list[Array]:
+    """Copy caches into larger ones, one after the other so that only one exists twice."""
+    grown = []
+    while arrays:
+        old = arrays.pop(0)
+        new = np.zeros((*old.shape[:2], capacity, old.shape[3]), old.dtype)
+        new[:used, :, : old.shape[2]] = old[:used]
+        grown.append(new)
+    return grown

@@ -1,0 +1,46 @@
+"""What is told to whoever watches the engine."""
+
+from typing import Literal, Protocol
+
+EndReason = Literal["eos", "length", "cancelled", "deadline", "error"]
+"""Why a sentence left the engine, with or without a result; a label of the metrics."""
+
+
+class EngineObserver(Protocol):
+    """Told what the engine does; called from worker threads, must be quick and must not raise."""
+
+    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
+        """One encoder run ended."""
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        """One decoder step ended."""
+
+    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        """One sentence left the engine."""
+
+    def error(self, kind: str) -> None:
+        """One engine fault: `run_failed`, `poison`, `terminated`, `out_of_memory` or `worker_lost`."""
+
+    def of_model(self, name: str) -> "EngineObserver":
+        """Give the observer for the engine of one of several models."""
+        ...
+
+
+class NullObserver:
+    """An observer that looks away."""
+
+    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
+        """Do nothing."""
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        """Do nothing."""
+
+    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        """Do nothing."""
+
+    def error(self, kind: str) -> None:
+        """Do nothing."""
+
+    def of_model(self, name: str) -> EngineObserver:
+        """Look away from all alike."""
+        return self

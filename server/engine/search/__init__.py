@@ -1,0 +1,1 @@
+"""Greedy, beam and sampling search in numpy, with constraints and stopping criteria."""

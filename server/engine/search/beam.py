@@ -1,0 +1,390 @@
+"""Beam search over many sentences at once, with CTranslate2's rules or transformers'.
+
+**One step of a sentence.** Each of its K beams offers its 2K most probable tokens (ties: lowest id). Of the
+2K*K offers the 2K with the highest `log P` are the candidates, best first (ties: lowest beam, then lowest
+id). Those of the first K that end (with the end token, or because this is the last step) become hypotheses.
+The first K that do not end become the beams. At the first step all beams are equal, so only beam 0 takes
+part. When a sentence is done and which hypotheses count is a matter of `ending`.
+
+**Bursts** make these steps inside ONNX Runtime (`BeamBurstSession`), as long as the sentences want nothing
+else and none can be done; the search is told what they found.
+
+**Forced tokens** (`constraints`): every beam continues itself with the token, at no cost.
+
+**Sampling.** Beams do not compete: each continues itself with the token that was drawn for it until it ends.
+
+**Transformers' rules** (`early_stopping`) differ in one more thing: probabilities are normalised first and
+constrained afterwards, so that what is forbidden keeps its share.
+
+**Beams and rows.** Beam k is the k-th best, row r is a place in the cache. They are kept apart: a beam stays
+in its parent's row if it is the parent's first child, and only the others have their cache copied. Histories
+are back pointers, read once, for the hypotheses that are asked for.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from server.engine.options import DecodingOptions
+from server.engine.search.cache_rows import assign_rows
+from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
+from server.engine.search.candidates import Candidates, best_offers, normalisers_of
+from server.engine.search.constraints import Constraints
+from server.engine.search.sampling import Sampler
+from server.engine.search.search import (
+    NO_ROWS,
+    Advance,
+    Floats,
+    Places,
+    SearchResult,
+    Tokens,
+    broken_rows,
+    make_result,
+    with_room,
+)
+from server.engine.search.stopping import Ended, Ending, ending_of
+from server.runtime.memory import Ranker
+from server.runtime.sessions import Beams, BeamSteps
+
+
+class BeamSearch:
+    """The K most probable hypotheses at every step, or K samples. Owned by the worker thread."""
+
+    def __init__(
+        self,
+        beam_width: int,
+        max_sentences: int,
+        eos_id: int,
+        suppressed_ids: Sequence[int] = (),
+        forced_end: bool = False,
+        ranker: Ranker | None = None,
+    ) -> None:
+        """Make room for `max_sentences`; histories grow as needed.
+
+        Args:
+            beam_width: beams K per sentence, at least 2.
+            max_sentences: most sentences at a time.
+            eos_id: the token that ends a target.
+            suppressed_ids: tokens that are never written.
+            forced_end: whether the last step of every sentence yields the end token.
+            ranker: finds the 2K best columns of rows; numpy does it if None.
+        """
+        self._width = beam_width
+        self._ranker = ranker
+        self._eos_id = eos_id
+        self._forced_end = forced_end
+        shape = (max_sentences, beam_width)
+        self._tokens = np.zeros((max_sentences, 32, beam_width), np.int32)
+        self._parents = np.zeros((max_sentences, 32, beam_width), np.int32)
+        self._row_of = np.zeros(shape, np.intp)
+        self._log_probability = np.zeros(shape)
+        self._steps = np.zeros(max_sentences, np.intp)
+        self._max_length = np.zeros(max_sentences, np.intp)
+        self._normalised_first = np.zeros(max_sentences, np.bool_)
+        self._full = np.zeros(max_sentences, np.bool_)
+        self._options = [DecodingOptions()] * max_sentences
+        self._endings: list[Ending] = [ending_of(DecodingOptions(), 1)] * max_sentences
+        self._places = np.arange(max_sentences)[:, None]
+        self._identity = np.tile(np.arange(beam_width), (max_sentences, 1))
+        self._some_first = False  # whether one of all sentences since the last look is normalised first
+        self._constraints = Constraints(beam_width, max_sentences, eos_id, suppressed_ids, forced_end)
+        self._sampler = Sampler(max_sentences)
+
+    def admit(
+        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
+    ) -> None:
+        """Start a sentence at `place`; see `Search.admit`."""
+        self._steps[place] = 0
+        self._max_length[place] = max_length
+        self._log_probability[place] = -np.inf
+        self._log_probability[place, : options.num_hypotheses if options.samples else 1] = 0.0
+        self._row_of[place] = np.arange(self._width)
+        self._options[place] = options
+        self._endings[place] = ending_of(options, max_length)
+        self._full[place] = False
+        changes = self._constraints.admit(place, options, max_length)
+        self._normalised_first[place] = changes and options.follows_transformers
+        self._some_first |= bool(self._normalised_first[place])
+        self._tokens, self._parents = (
+            with_room(array, max_length) for array in (self._tokens, self._parents)
+        )
+        self._sampler.admit(place, options, source, max_length)
+
+    def needs_all(self, count: int) -> bool:
+        """Whether a sentence draws or is constrained; see `Search.needs_all`."""
+        if self._some_first and self._normalised_first[:count].any():
+            return True
+        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
+
+    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+        """Choose the next beams of every sentence; see `Search.advance`."""
+        found, gains = self._offers(logits, columns)
+        candidates = self._candidates(found, gains, columns)
+        self._draw(candidates, logits, found, gains, columns)
+        return self._choose(candidates, gains)
+
+    def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
+        """Choose them of what is offered; see `Search.choose`."""
+        candidates = self._candidates(tokens, log_probabilities, WHOLE_VOCABULARY)
+        return self._choose(candidates, log_probabilities)
+
+    def _choose(self, found: Candidates, gains: Floats) -> Advance:
+        """Choose the next beams of every sentence, and end those that are done.
+
+        Args:
+            found: the candidates.
+            gains: float32 [N*K, k], log-probabilities that the rows offered.
+        """
+        self._force(found)
+        width, count = self._width, len(found.tokens)
+        broken = sorted({row // width for row in broken_rows(gains.max(axis=1))})
+        last_step = self._steps[:count] + 1 >= self._max_length[:count]
+        chosen = self._identity[:count]
+        ends = found.tokens[:, :width] == self._eos_id
+        looked_at = np.flatnonzero(ends.any(axis=1) | last_step | self._full[:count])
+        ended = []
+        if len(looked_at):
+            chosen = chosen.copy()
+            for place in looked_at.tolist():
+                if self._end_hypotheses(place, found, chosen[place], bool(last_step[place])):
+                    ended.append(place)
+        return self._keep(count, found, chosen, ended, broken)
+
+    def leeway(self, count: int) -> tuple[int, Beams]:
+        """Tell what sentences can do without this search.
+
+        Args:
+            count: of the sentences, those in the first places.
+
+        Returns:
+            How many steps can be made of which all want nothing but the most probable candidates and none is
+            a sentence's last, and what is known of the sentences.
+        """
+        steps = self._steps[:count]
+        most, may_end = self._constraints.leeway(steps)
+        beams = Beams(
+            order=self._row_of[:count] + self._places[:count] * self._width,
+            scores=self._log_probability[:count],
+            room=np.array([ending.room for ending in self._endings[:count]], np.int64),
+            may_end=may_end,
+        )
+        if self._sampler.draws(count):
+            return 0, beams
+        if self._full[:count].any() or (self._some_first and self._normalised_first[:count].any()):
+            return 0, beams
+        left = int((self._max_length[:count] - steps).min()) - 1
+        return min(left, most), beams
+
+    def follow(self, made: BeamSteps) -> Advance:
+        """Take over what sentences have done without this search.
+
+        Args:
+            made: of the sentences in the first places, at most as many steps as `leeway` said; only in the
+                last of them a sentence had no `room` left.
+        """
+        steps_made, count, width = made.chosen.shape
+        places, nth = self._places[:count], np.arange(steps_made)
+        steps = self._steps[:count, None] + nth
+        chosen = nth[:, None, None], places, made.chosen
+        tokens = made.tokens[chosen]
+        self._tokens[places, steps] = tokens.swapaxes(0, 1)
+        self._parents[places, steps] = made.parents[chosen].swapaxes(0, 1)
+        self._log_probability[:count] = made.scores[-1][places, made.chosen[-1]]
+        self._row_of[:count] = np.arange(width)
+        ends = (made.tokens[:, :, :width] == self._eos_id).any(axis=2)
+        ended = []
+        for step, place in np.argwhere(ends).tolist():
+            before = int(steps[place, step])
+            found = made.parents[step, place], made.tokens[step, place], made.scores[step, place]
+            self._add_ended(place, before, *(of_one.tolist() for of_one in found))
+            if step == steps_made - 1:
+                best = float(self._log_probability[place].max())
+                if self._endings[place].done(best, before + 1):
+                    ended.append(place)
+        self._steps[:count] += steps_made
+        broken = np.flatnonzero(made.broken.any(axis=0)).tolist()
+        return Advance(tokens[-1].reshape(-1), ended, broken, NO_ROWS, NO_ROWS)
+
+    def result(self, place: int) -> SearchResult:
+        """Give the best hypotheses of an ended sentence; see `Search.result`."""
+        ranked = self._endings[place].ranked()[: self._options[place].num_hypotheses]
+        cut = self._forced_end and ranked[0][1].length == self._max_length[place]
+        found = [(score, self._tokens_of(place, ended)) for score, ended in ranked]
+        return make_result(found, self._eos_id, is_cut=cut)
+
+    def retire(self, place: int, last: int) -> None:
+        """Forget the sentence at `place`; the one at `last` moves there."""
+        filled = int(self._steps[last])
+        for array in (
+            self._row_of,
+            self._log_probability,
+            self._steps,
+            self._max_length,
+            self._normalised_first,
+            self._full,
+        ):
+            array[place] = array[last]
+        self._tokens[place, :filled] = self._tokens[last, :filled]
+        self._parents[place, :filled] = self._parents[last, :filled]
+        self._options[place] = self._options[last]
+        self._endings[place] = self._endings[last]
+        self._constraints.retire(place, last)
+        self._sampler.retire(place, last)
+
+    def _offers(self, logits: Floats, columns: Columns) -> tuple[Places, Floats]:
+        """Constrain the scores [N*K, C] and find the 2K best of every row; see `best_offers`."""
+        count = len(logits) // self._width
+        first = before = None
+        if self._some_first:
+            first = self._normalised_first[:count].repeat(self._width)
+            self._some_first = bool(first.any())
+            before = normalisers_of(logits, first)
+        self._constraints.apply(logits, self._steps[:count], columns, before)
+        return best_offers(logits, 2 * self._width, self._ranker, before, first)
+
+    def _candidates(self, found: Places, gains: Floats, columns: Columns) -> Candidates:
+        """Find the 2K best continuations of every sentence, best first.
+
+        Args:
+            found: [N*K, k], columns that the rows offer, of equally probable ones the lowest first.
+            gains: float32 [N*K, k], their log-probabilities.
+            columns: what the columns stand for.
+        """
+        width, offers = self._width, found.shape[1]
+        count = len(found) // width
+        places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
+        row_of = self._row_of[:count]
+        by_beam = gains.reshape(by_row)[places, row_of]
+        totals = (by_beam + self._log_probability[:count, :, None]).reshape(by_sentence)
+        chosen = found.reshape(by_row)[places, row_of].reshape(by_sentence)
+        # In order of beam, equal ones in order of token: a stable sort breaks ties as documented.
+        best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * width]
+        return Candidates(best // offers, columns.tokens(places, chosen[places, best]), totals[places, best])
+
+    def _draw(
+        self, found: Candidates, logits: Floats, offered: Places, gains: Floats, columns: Columns
+    ) -> None:
+        """Put what was drawn in the place of the candidates: each beam continues itself."""
+        width, steps = self._width, self._steps[: len(found.tokens)]
+        places, samples = self._sampler.rows(len(steps))
+        if len(places):
+            self._continue(found, np.unique(places))
+            rows = places * width + samples
+            drawn = self._sampler.draw(logits, rows, places, samples, steps[places])
+            found.tokens[places, samples] = columns.tokens(places, drawn)
+            best = gains[rows].argmax(axis=1)
+            normalisers = logits[rows, offered[rows, best]] - gains[rows, best]
+            found.scores[places, samples] += logits[rows, drawn] - normalisers
+
+    def _force(self, found: Candidates) -> None:
+        """Put what is forced in the place of the candidates: each beam continues itself."""
+        width, steps = self._width, self._steps[: len(found.tokens)]
+        forced = self._constraints.forced(steps)
+        if forced:
+            without_choice, tokens = np.array(forced).T
+            self._continue(found, without_choice)
+            found.tokens[without_choice, :width] = tokens[:, None]
+
+    def _continue(self, found: Candidates, places: Places) -> None:
+        """Let every beam of some sentences have one candidate, which continues it and is as probable."""
+        width = self._width
+        found.parents[places, :width] = np.arange(width)
+        found.scores[places, :width] = self._log_probability[places]
+        found.scores[places, width:] = -np.inf
+
+    def _end_hypotheses(self, place: int, found: Candidates, chosen: Places, last_step: bool) -> bool:
+        """Register the hypotheses of one sentence that end now, and choose other candidates for their beams.
+
+        Args:
+            place: the sentence.
+            found: the candidates of all; a beam that ends and is not replaced has no score any more.
+            chosen: [K], the candidate that each beam continues with; changed in place.
+            last_step: whether every hypothesis ends now.
+
+        Returns:
+            Whether the sentence is done.
+        """
+        steps = int(self._steps[place])
+        # Of so few numbers numpy's calls take longer than lists do, and there are a dozen of them.
+        parents, tokens, scores = (
+            of_all[place].tolist() for of_all in (found.parents, found.tokens, found.scores)
+        )
+        ended = self._add_ended(place, steps, parents, tokens, scores, last_step=last_step)
+        if not self._options[place].samples:
+            goes_on = [tokens[k] != self._eos_id and scores[k] > -math.inf for k in range(len(tokens))]
+            # Those that go on, best first; then those that do not, which a stable sort leaves behind.
+            chosen[:] = sorted(range(len(tokens)), key=goes_on.__getitem__, reverse=True)[: self._width]
+        for k in ended:
+            scores[k] = found.scores[place, k] = -math.inf
+        best = max(scores[k] for k in chosen.tolist())
+        return last_step or best == -math.inf or self._endings[place].done(best, steps + 1)
+
+    def _add_ended(
+        self,
+        place: int,
+        steps: int,
+        parents: list[int],
+        tokens: list[int],
+        scores: list[float],
+        *,
+        last_step: bool = False,
+    ) -> list[int]:
+        """Register the hypotheses of one sentence that end in a step.
+
+        Args:
+            place: the sentence.
+            steps: made before this one.
+            parents: [2K], beams that the candidates continue.
+            tokens: [2K].
+            scores: [2K].
+            last_step: whether every hypothesis ends.
+
+        Returns:
+            The candidates that ended.
+        """
+        ended = [
+            k
+            for k in range(self._width)
+            if scores[k] > -math.inf and (last_step or tokens[k] == self._eos_id)
+        ]
+        ending = self._endings[place]
+        for k in ended:
+            ending.add(scores[k], Ended(steps, parents[k], tokens[k]), is_best=k == 0)
+        self._full[place] = ending.full
+        return ended
+
+    def _tokens_of(self, place: int, ended: Ended) -> list[int]:
+        """Read the tokens of a hypothesis, first to last, along the back pointers."""
+        tokens, parents = (of_all[place, : ended.steps].tolist() for of_all in (self._tokens, self._parents))
+        found, beam = [ended.token], ended.beam
+        for step in range(ended.steps - 1, -1, -1):
+            found.append(tokens[step][beam])
+            beam = parents[step][beam]
+        return found[::-1]
+
+    def _keep(
+        self,
+        count: int,
+        found: Candidates,
+        chosen: Places,
+        ended: list[int],
+        broken: list[int],
+    ) -> Advance:
+        """Make the chosen candidates [N, K] the beams of every sentence and give each a row."""
+        steps, places = self._steps[:count], self._places[:count]
+        parents, tokens = found.parents[places, chosen], found.tokens[places, chosen]
+        self._log_probability[:count] = found.scores[places, chosen]
+        self._tokens[places[:, 0], steps] = tokens
+        self._parents[places[:, 0], steps] = parents
+        from_rows = self._row_of[:count][places, parents]
+        to_rows = assign_rows(from_rows)
+        self._row_of[:count] = to_rows
+        inputs = np.empty((count, self._width), np.int64)
+        inputs[places, to_rows] = tokens
+        place, beam = np.nonzero(to_rows != from_rows)
+        first_rows = place * self._width
+        moved, parent_rows = first_rows + to_rows[place, beam], first_rows + from_rows[place, beam]
+        self._constraints.follow(steps, inputs.reshape(-1), moved, parent_rows)
+        steps += 1
+        return Advance(inputs.reshape(-1), ended, broken, moved, parent_rows)

@@ -1,0 +1,1 @@
+"""The optional subset of the output layer that a batch needs."""

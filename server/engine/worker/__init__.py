@@ -1,0 +1,1 @@
+"""One worker: its loop, its engine, its batches."""

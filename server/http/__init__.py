@@ -1,0 +1,1 @@
+"""The socket: the connection protocol, the server, drain and load shedding."""

@@ -1,0 +1,102 @@
+"""Where the server stands between start and end, and how many requests it has taken on."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from server.errors import DrainingError, NotReadyError
+from server.metrics.registry import Metrics
+
+
+class Lifecycle:
+    """Loading, ready, draining. Used from the event loop.
+
+    A request counts as taken on from the moment its body has been read: one whose client is still sending (or
+    has stopped in the middle) does not hold back the end.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Start as not ready.
+
+        Args:
+            metrics: told about every change.
+        """
+        self._metrics = metrics
+        self._ready = False
+        self._draining = False
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def draining(self) -> bool:
+        """Whether the end has begun."""
+        return self._draining
+
+    @property
+    def state(self) -> Literal["loading", "ready", "draining"]:
+        """Where the server stands."""
+        if self._draining:
+            return "draining"
+        return "ready" if self._ready else "loading"
+
+    @property
+    def active(self) -> int:
+        """Requests that were taken on and have not ended."""
+        return self._active
+
+    def set_ready(self) -> None:
+        """Accept requests from now on."""
+        self._ready = True
+        self._metrics.ready.set(1)
+
+    def begin_drain(self) -> None:
+        """Refuse new requests from now on; those taken on go on."""
+        self._draining = True
+        self._metrics.ready.set(0)
+        self._metrics.draining.set(1)
+
+    def check_accepting(self) -> None:
+        """Check that requests are accepted.
+
+        Raises:
+            NotReadyError: the model is being loaded.
+            DrainingError: the server is shutting down.
+        """
+        if self._draining:
+            raise DrainingError("the server is shutting down")
+        if not self._ready:
+            raise NotReadyError("the server is loading its model")
+
+    @contextmanager
+    def taking_on(self) -> Iterator[None]:
+        """Hold back the end while the block runs.
+
+        Raises:
+            UnavailableError: as `check_accepting`.
+        """
+        self.check_accepting()
+        self._active += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._active -= 1
+            if self._active == 0:
+                self._idle.set()
+
+    async def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until every request that was taken on has ended.
+
+        Args:
+            timeout_s: how long at most.
+
+        Returns:
+            Whether that came to pass.
+        """
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True

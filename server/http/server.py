@@ -1,0 +1,205 @@
+"""uvicorn as it is started and ended here: SIGTERM drains, SIGHUP reloads, a second port beside the first."""
+
+import asyncio
+import functools
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import Any, Literal
+
+import uvicorn
+
+from server.errors import DragomanError, ReloadInProgressError, UnavailableError
+from server.http.lifecycle import Lifecycle
+from server.http.protocol import RefusalHook, RefuseUnread, bounded_protocol, refuse_nothing
+from server.settings import Settings
+
+log = logging.getLogger("dragoman")
+
+_H11_MAX_INCOMPLETE_EVENT_BYTES = 16384
+_BACKLOG = 2048
+_DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that finishes its work before it stops listening. Used by the main thread."""
+
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings) -> None:
+        """Prepare to serve.
+
+        Args:
+            config: uvicorn's.
+            lifecycle: of the application that is served.
+            settings: for the time-outs.
+        """
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self._settings = settings
+        self._admin: tuple[uvicorn.Config, socket.socket] | None = None
+        self._reload: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self._reloading: asyncio.Task[None] | None = None
+
+    def add_admin(self, app: Any, listener: socket.socket) -> None:
+        """Serve a second application beside the first, on the same event loop, from its start to its end.
+
+        Args:
+            app: ASGI application without a lifespan.
+            listener: of the admin port.
+        """
+        self._admin = _configure(app, self._settings, lambda status: None, refuse_nothing, "off"), listener
+
+    def reload_on_hangup(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Let SIGHUP reload the model, from the start on; call it in the main thread.
+
+        Args:
+            reload: does it, and logs how it ended.
+        """
+        self._reload = reload
+
+    def end(self) -> None:
+        """Begin to drain, as SIGTERM does."""
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take SIGTERM or SIGINT: before the start they end the process at once, afterwards they drain it."""
+        if not self.started:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            log.info("ready on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+            if self._admin is not None:
+                await self._open_admin(*self._admin)
+            if self._reload is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin_reload, self._reload)
+
+    def _begin_reload(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        async def attempt() -> None:
+            try:
+                await reload()
+            except (ReloadInProgressError, UnavailableError) as error:
+                log.warning("SIGHUP changes nothing: %s", error)
+            except DragomanError:
+                pass  # the reload has logged what is wrong
+
+        self._reloading = asyncio.get_running_loop().create_task(attempt())  # kept, or it might be collected
+
+    async def _open_admin(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        # With our state and among our servers, its connections are counted, drained and closed as all others.
+        config.load()
+        protocol_class: Any = config.http_protocol_class
+        protocol = functools.partial(
+            protocol_class, config=config, server_state=self.server_state, app_state={}
+        )
+        self.servers.append(await asyncio.get_running_loop().create_server(protocol, sock=listener))
+        host, port = listener.getsockname()[:2]
+        log.info("admin on http://%s:%d/admin/status", f"[{host}]" if ":" in host else host, port)
+
+    @staticmethod
+    def _loop_time() -> float:
+        return asyncio.get_running_loop().time()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain: say 503 to what is new, finish what is running, then close."""
+        self._lifecycle.begin_drain()
+        log.info("draining")
+        started_s = self._loop_time()
+        while (
+            passed_s := self._loop_time() - started_s
+        ) < self._settings.drain_timeout_s and not self.force_exit:
+            if await self._lifecycle.wait_idle(_DRAIN_TICK_S) and passed_s >= self._settings.drain_delay_s:
+                break
+            if passed_s < self._settings.drain_delay_s:
+                await asyncio.sleep(_DRAIN_TICK_S)
+        else:
+            log.warning("requests still running after %.1f s are dropped", self._loop_time() - started_s)
+        await super().shutdown(sockets)
+        self._captured_signals.clear()  # uvicorn would kill itself with them; having drained is a success
+        log.info("stopped")
+
+
+def make_server(
+    app: Any,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    on_refusal: RefusalHook,
+    refuse_unread: RefuseUnread = refuse_nothing,
+) -> DrainingServer:
+    """Configure uvicorn for an application.
+
+    Args:
+        app: ASGI application.
+        settings: of the server.
+        lifecycle: of the application.
+        on_refusal: told the status of each request that never reached the application.
+        refuse_unread: answers requests instead of the application, when it should not even read them.
+
+    Returns:
+        A server; `run(sockets=[...])` serves.
+    """
+    return DrainingServer(_configure(app, settings, on_refusal, refuse_unread, "on"), lifecycle, settings)
+
+
+def _configure(
+    app: Any,
+    settings: Settings,
+    on_refusal: RefusalHook,
+    refuse_unread: RefuseUnread,
+    lifespan: Literal["on", "off"],
+) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=bounded_protocol(
+            settings.header_timeout_s,
+            settings.body_timeout_s,
+            settings.max_body_bytes,
+            on_refusal,
+            refuse_unread,
+        ),
+        ws="none",
+        loop="asyncio",
+        lifespan=lifespan,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        h11_max_incomplete_event_size=_H11_MAX_INCOMPLETE_EVENT_BYTES,
+        timeout_keep_alive=settings.keep_alive_s,
+        timeout_graceful_shutdown=settings.close_timeout_s,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take a port before uvicorn does, which would print a traceback if it cannot.
+
+    Args:
+        host: address to listen on.
+        port: TCP port; 0 takes a free one.
+
+    Returns:
+        A listening socket.
+
+    Raises:
+        OSError: the port is taken, or the address is not ours.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Only with the protocol said does asyncio turn Nagle's algorithm off; with it, each answer, which is sent
+    # in two parts, waits 40 ms for the client's acknowledgement of the first.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)  # bound but silent, a second server could still bind it, too
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,80 @@
+"""A connection's way out that sends an answer in one piece instead of two.
+
+uvicorn writes the head of an answer and its body apart. Each write is a system call, and around each the
+event loop gives up Python's lock and has to get it back from the worker threads.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from server.http.lingering_close import close_gently
+
+_SEND_AT_BYTES = 1 << 16
+"""Beyond this nothing is gained by waiting, and the transport has to see when its client does not read."""
+
+
+class CorkedTransport:
+    """Collects what is written in one turn of the event loop. Used from that loop.
+
+    What is not about writing is the transport's own affair.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        is_sending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Wrap a transport.
+
+        Args:
+            transport: of one connection.
+            loop: it lives on.
+            is_sending: tells whether the client is in the middle of a request, and must be closed gently.
+        """
+        self._transport = transport
+        self._loop = loop
+        self._is_sending = is_sending
+        self._waiting = b""
+        self._closing = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what the transport has."""
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send at the end of this turn."""
+        if not data:
+            return
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting += data
+        if len(self._waiting) >= _SEND_AT_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send now."""
+        data, self._waiting = self._waiting, b""
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what was written, then close."""
+        if self.is_closing():
+            return
+        self._closing = True
+        self.flush()
+        if self._is_sending() and self._transport.can_write_eof():
+            close_gently(self._transport, self._loop)
+        else:
+            self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Tell whether it is closed, or about to be."""
+        return self._closing or self._transport.is_closing()
+
+    def abort(self) -> None:
+        """Close without sending anything more."""
+        self._waiting = b""
+        self._transport.abort()

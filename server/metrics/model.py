@@ -1,0 +1,159 @@
+"""Prometheus series of each model and each language pair. docs/metrics.md explains them.
+
+Their labels are names of bundles and languages, which the operator chooses and a reload may change: the
+series of a name or pair that is not served any more end.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from server.engine.limits import EngineStats
+from server.engine.observer import EndReason, EngineObserver
+
+Pair = tuple[str, str, str]
+"""Source, target, and the language between them, empty for a model of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """What the series say of a model.
+
+    Attributes:
+        name: of the bundle.
+        version: of the bundle.
+        sha256: of its manifest; 12 digits of it become a label.
+        precision: of its weights.
+        opset: of its graphs.
+        load_duration_s: seconds the load took.
+        loaded_at_s: Unix time at which it was served first.
+    """
+
+    name: str
+    version: str
+    sha256: str
+    precision: str
+    opset: int
+    load_duration_s: float
+    loaded_at_s: float
+
+
+class ModelMetrics:
+    """The series with a label `model`, and those of language pairs. Thread-safe."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register every series; labels come with `set_models`.
+
+        Args:
+            registry: where they are registered.
+        """
+
+        def gauge(name: str, text: str, labels: Iterable[str] = ("model",)) -> Gauge:
+            return Gauge(f"dragoman_model_{name}", text, tuple(labels), registry=registry)
+
+        def counter(name: str, text: str, labels: Iterable[str] = ("model",)) -> Counter:
+            return Counter(f"dragoman_{name}", text, tuple(labels), registry=registry)
+
+        self._info = gauge(
+            "info", "Models being served.", ("name", "version", "sha256", "precision", "opset")
+        )
+        self._load = gauge("load_duration_seconds", "Last load including warm-up.")
+        self._loaded = gauge("loaded_timestamp_seconds", "Unix time of the last successful load.")
+        self._alive = gauge("engine_alive", "1 until a worker of this model's engine crashes.")
+        self._queue_sentences = gauge("queue_sentences", "Sentences waiting for this model.")
+        self._queue_tokens = gauge("queue_tokens", "Source tokens waiting for this model.")
+        self._rows_busy = gauge("rows_busy", "Decoder rows of this model in use.")
+        self._kv_cache = gauge("kv_cache_bytes", "Key and value caches of this model.")
+        self._sentences = counter("model_sentences_total", "Sentences that this model translated.")
+        self._tokens = counter("model_target_tokens_total", "Target tokens that this model produced.")
+        self._pairs = counter(
+            "translations_total", "Requests translated, by language pair.", ("source", "target", "pivot")
+        )
+        self._of_engine = (
+            self._alive, self._queue_sentences, self._queue_tokens, self._rows_busy, self._kv_cache,
+        )  # fmt: skip
+        self._of_model = (self._load, self._loaded, *self._of_engine, self._sentences, self._tokens)
+        self._names: frozenset[str] = frozenset()
+        self._counters: dict[str, tuple[Counter, Counter]] = {}
+        self._translated: dict[Pair, Counter] = {}
+
+    def set_models(self, models: Sequence[ModelDescription], pairs: Collection[Pair]) -> None:
+        """Say what is served from now on.
+
+        Args:
+            models: all of them.
+            pairs: every language pair that they translate together.
+        """
+        names = frozenset(model.name for model in models)
+        for name in self._names - names:
+            del self._counters[name]
+            for series in self._of_model:
+                series.remove(name)
+        self._names = names
+        self._info.clear()
+        for model in models:
+            labels = (model.name, model.version, model.sha256[:12], model.precision, str(model.opset))
+            self._info.labels(*labels).set(1)
+            self._load.labels(model.name).set(model.load_duration_s)
+            self._loaded.labels(model.name).set(model.loaded_at_s)
+            for series in self._of_engine:
+                series.labels(model.name)
+            self._counters[model.name] = self._sentences.labels(model.name), self._tokens.labels(model.name)
+        for pair in set(self._translated) - set(pairs):
+            self._pairs.remove(*pair)
+            del self._translated[pair]
+        for pair in pairs:
+            self._translated.setdefault(pair, self._pairs.labels(*pair))
+
+    def refresh(self, stats: Mapping[str, EngineStats]) -> None:
+        """Set the gauges that mirror the engines.
+
+        Args:
+            stats: of each model by its name, taken just now.
+        """
+        for name in self._names & stats.keys():
+            now = stats[name]
+            self._alive.labels(name).set(now.alive)
+            self._queue_sentences.labels(name).set(now.queue_sentences)
+            self._queue_tokens.labels(name).set(now.queue_tokens)
+            self._rows_busy.labels(name).set(now.rows_busy)
+            self._kv_cache.labels(name).set(now.kv_cache_bytes)
+
+    def translated(self, pair: Pair) -> None:
+        """Count a request that was translated; a pair that is served no more is looked over."""
+        counter = self._translated.get(pair)
+        if counter is not None:
+            counter.inc()
+
+    def finished(self, name: str, sentences: int, target_tokens: int) -> None:
+        """Count what a model's engine has written; a model that is not served is looked over."""
+        counters = self._counters.get(name)
+        if counters is not None:
+            counters[0].inc(sentences)
+            counters[1].inc(target_tokens)
+
+
+class ModelObserver:
+    """The observer of one model's engine: counts for it beside what is counted for all. Thread-safe."""
+
+    def __init__(self, name: str, shared: EngineObserver, models: ModelMetrics) -> None:
+        """Keep what is told.
+
+        Args:
+            name: of the model.
+            shared: told everything that this one is told.
+            models: told what this model does.
+        """
+        self.encode = shared.encode
+        self.step = shared.step
+        self.error = shared.error
+        self.of_model = shared.of_model
+        self._name = name
+        self._shared = shared
+        self._models = models
+
+    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        """Observe a sentence that left the engine, however it ended."""
+        self._shared.finished(reason, source_tokens, target_tokens, queue_s)
+        self._models.finished(self._name, int(reason in ("eos", "length")), target_tokens)

@@ -1,0 +1,93 @@
+"""Tells the C library's allocator what to do with large blocks that are freed.
+
+By default glibc learns from every large block that is freed to keep the next ones, up to 32 MiB each, in the
+heap of the thread: arenas that grow and shrink then leave a process that is half holes. A server keeps blocks
+of less than 2 MiB, which is what a run needs for itself, and gives larger ones back, mostly keys and values.
+Measured with the shipped model and 2,000 mixed requests: resident memory of 240 to 350 MiB that never
+settles, against 183 to 189. Who only translates what is there keeps them all.
+
+Either way a thread gets again what it freed, and ONNX Runtime needs no arena. It has one for all threads that
+run a session: what one worker frees the other gets, while it still is in the first one's cache. Two workers
+at a time, each compared with itself alone (AMD EPYC, two cores): an encoder run of 6 layers of 256 takes 1.30
+and a decoder step of the shipped model with 16 rows 1.20 times as long, for as long as they happen to swap
+blocks. With blocks of the thread's own it is 1.02 for both. And an arena of each session keeps the most that
+this ever needed, which takes long to be reached: shipped model, after 2,000 and 20,000 mixed requests and a
+minute's rest, 165.3 and 175.7 MiB with them, 161.3 and 164.5 without.
+
+A leaf: imports nothing of this project.
+"""
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_LARGE_BYTES, _MOST_FREE_BYTES = 2 << 20, 1 << 20  # the latter at the end of a thread's heap
+_KEPT_BYTES = 32 << 20  # up to here glibc would go by itself
+_MOST_KEPT_BYTES = 2 * _KEPT_BYTES  # at the end of a thread's heap, as glibc chooses it by itself
+
+_keeps = False
+
+
+def return_large_blocks() -> bool:
+    """Have blocks of 2 MiB and more mapped, and unmapped when they are freed; at start, before models.
+
+    Returns:
+        Whether the C library took it: glibc does, others have other allocators and nothing to set.
+    """
+    return _set(_LARGE_BYTES, _MOST_FREE_BYTES)
+
+
+def keep_large_blocks() -> bool:
+    """Let every thread keep the blocks of up to 32 MiB that it frees; before models are loaded.
+
+    Returns:
+        Whether the C library took it.
+    """
+    return _set(_KEPT_BYTES, _MOST_KEPT_BYTES)
+
+
+def keeps_blocks() -> bool:
+    """Tell whether every thread was told to keep what a run frees."""
+    return _keeps
+
+
+def _set(mapped_from_bytes: int, most_free_bytes: int) -> bool:
+    global _keeps
+    mallopt = _function("mallopt")
+    settings = {_M_MMAP_THRESHOLD: mapped_from_bytes, _M_TRIM_THRESHOLD: most_free_bytes}
+    _keeps = mallopt is not None and all(mallopt(option, value) == 1 for option, value in settings.items())
+    return _keeps
+
+
+def return_free_memory() -> bool:
+    """Give back what lies free between small blocks, as after a model was let go; may take some 10 ms.
+
+    Returns:
+        Whether the C library gave anything back.
+    """
+    trim = _function("malloc_trim")
+    return trim is not None and trim(0) == 1
+
+
+def _function(name: str) -> Callable[..., int] | None:
+    """Give a function of the C library, where it is one of Linux that has it."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+
+
+_SWITCH_INTERVAL_S = 0.0003
+"""How long a thread may keep Python's lock from others. A worker needs it between two steps, and the usual
+5 ms are several steps of a small model: 64 clients of the shipped one get a tenth more sentences a second."""
+
+
+_GARBAGE_THRESHOLD = 10_000
+"""New containers before cyclic garbage is looked for. The usual 700 are those of three requests."""
+
+
+def tune_interpreter() -> None:
+    """Set what makes Python serve faster; once, when all modules are there and nothing is loaded yet."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()  # modules, classes and functions stay for ever: no use in walking them again and again
+    gc.set_threshold(_GARBAGE_THRESHOLD)

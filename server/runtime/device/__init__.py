@@ -1,0 +1,1 @@
+"""ONNX Runtime on a GPU: caches, ranking and CUDA graphs that stay on the device."""

@@ -1,0 +1,289 @@
+"""Keys and values on a device: every change of an arena is one run of a small graph there.
+
+The graph moves positions. All caches of one kind have the same shape, so that the same indices say for all of
+them which position goes where; each is bound as a table of positions [X, D]. A position is read before any is
+written (ScatterND takes what Gather gave), and the table that is written is bound as input and output at the
+same address, so that only what moves is touched: both ScatterND kernels, CPU and CUDA, copy the rest only if
+the addresses differ.
+
+Positions are moved in pieces of a few integers, the widest that divide them: ScatterND on CUDA has one thread
+for each piece, which copies number by number, and every piece has an index of its own.
+"""
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from server.runtime.device.batch_buckets import usual_size
+from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
+from server.runtime.memory import Places
+from server.runtime.model_spec import ModelSpec, cache_names
+from server.runtime.onnx.graph_writer import GraphWriter
+
+Indices = NDArray[np.int64]
+Pair = tuple[DeviceTensor, DeviceTensor]
+
+_INT64 = np.dtype(np.int64)
+_WORDS: dict[int, np.dtype[Any]] = {8: _INT64, 4: np.dtype(np.int32), 2: np.dtype(np.int16)}
+
+PIECE_WORDS = 4
+"""Integers of a piece, if that divides a position: 32 bytes, by which a GPU reads memory."""
+
+
+class DeviceCaches:
+    """Keys and values of up to `max_sentences` sentences on a device; see `memory.Caches`.
+
+    Owned by the worker thread.
+    """
+
+    def __init__(self, device: OnnxDevice, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
+        """Have no capacity yet.
+
+        Args:
+            device: where.
+            spec: sizes of the model; caches of float16 or float32.
+            beam_width: rows per sentence.
+            max_sentences: most sentences at a time.
+        """
+        self._device = device
+        self._heads, self._dtype = spec.decoder_heads, spec.cache_dtype
+        self._head_size = spec.head_size
+        self._beam_width = beam_width
+        self._sentences = max_sentences
+        layers = spec.decoder_layers
+        self._names = {kind: cache_names(layers, kind) for kind in ("self", "cross", "cross_last")}
+        if not spec.appends_cross:
+            self._names["cross_last"] = []
+        last = (max_sentences, 1, self._heads * self._head_size)
+        self._last = [device.zeros(last, self._dtype) for _ in self._names["cross_last"]]
+        self._self: list[DeviceTensor] = []
+        self._cross: list[DeviceTensor] = []
+        self.target_capacity = self.source_capacity = self.nbytes = 0
+        # Sentences that change places: where to, where from (as of the last `settle`), and how much of them.
+        self._origins: dict[int, int] = {}
+        self._filled = self._source = 0
+        self._mover = Mover(device, self._head_size * self._dtype.itemsize)
+
+    def allocate(self, target_capacity: int, source_capacity: int) -> None:
+        """Replace all caches by empty ones; see `memory.Caches`."""
+        self._forget()
+        self._origins, self._filled, self._source = {}, 0, 0
+        self._self, self._cross = [], []
+        self._self = self._empty("self", target_capacity)
+        self._cross = self._empty("cross", source_capacity)
+        self._note()
+
+    def grow_target(self, capacity: int, used: int) -> None:
+        """Make room for `capacity` positions; see `memory.Caches`."""
+        self._self = self._grown("self", self._self, capacity, used)
+        self._note()
+
+    def grow_source(self, capacity: int, used: int) -> None:
+        """Make room for `capacity` positions; see `memory.Caches`."""
+        self._cross = self._grown("cross", self._cross, capacity, used)
+        self._note()
+
+    def admit(self, first: int, encoded: Sequence[DeviceTensor], lengths: NDArray[np.int32]) -> None:
+        """Store what an encoder returned; see `memory.Caches`."""
+        given, added = np.arange(len(lengths)), np.arange(first, first + len(lengths))
+        longest = encoded[0].shape[2]
+        from_firsts = self._firsts(given, longest)
+        ends = np.repeat(lengths.astype(np.int64) - 1, self._heads)[:, None]
+        kinds = [list(zip(encoded, self._cross, strict=True))]
+        moves = [(from_firsts, self._firsts(added, self.source_capacity), int(lengths.max()))]
+        if self._last:
+            kinds.append(list(zip(encoded, self._last, strict=True)))
+            moves.append((from_firsts + ends, self._firsts(added, 1), 1))
+        self._mover.move(kinds)(*moves)
+
+    def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
+        """Copy the filled positions of rows; see `memory.Caches`."""
+        capacity = self.target_capacity
+        self._reordering((self._firsts(parents, capacity), self._firsts(rows, capacity), filled))
+
+    def move(self, place: int, last: int, filled: int, source: int) -> None:
+        """Note that a sentence goes to another place; see `memory.Caches`."""
+        self._origins[place] = self._origins.pop(last, last)
+        self._filled, self._source = max(self._filled, filled), max(self._source, source)
+
+    def settle(self) -> None:
+        """Move all sentences that change places, in one run; see `memory.Caches`."""
+        if not self._origins:
+            return
+        read, written = (np.array([*places]) for places in (self._origins.values(), self._origins))
+        source = self.source_capacity
+        moves = [
+            (self._of_rows(read), self._of_rows(written), self._filled),
+            (self._firsts(read, source), self._firsts(written, source), self._source),
+        ]
+        if self._last:
+            moves.append((self._firsts(read, 1), self._firsts(written, 1), 1))
+        self._moving(*moves)
+        self._origins, self._filled, self._source = {}, 0, 0
+
+    def covered(self, count: int) -> int:
+        """Round up to a size that is met again soon; see `memory.Caches`."""
+        return min(self._sentences, usual_size(count))
+
+    def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, DeviceTensor]]:
+        """Give the decoder's inputs by name; see `memory.Caches`."""
+        for kind, tensors, part in (
+            ("self", self._self, rows),
+            ("cross", self._cross, sentences),
+            ("cross_last", self._last, sentences),
+        ):
+            for name, tensor in zip(self._names[kind], tensors, strict=True):
+                yield name, tensor[part]
+
+    def zeros(self, shape: Sequence[int]) -> DeviceTensor:
+        """Make float32 zeros on the device."""
+        return self._device.zeros(shape, np.dtype(np.float32))
+
+    def clear(self, tensor: DeviceTensor) -> None:
+        """Set a tensor to zero."""
+        self._device.clear(tensor)
+
+    @functools.cached_property
+    def _reordering(self) -> "Move":
+        """Moves within the self-attention caches, bound once until they grow."""
+        return self._mover.move([[(tensor, tensor) for tensor in self._self]])
+
+    @functools.cached_property
+    def _moving(self) -> "Move":
+        """Moves of a sentence with all it has, likewise."""
+        kinds = (self._self, self._cross, self._last)
+        return self._mover.move([[(tensor, tensor) for tensor in tensors] for tensors in kinds if tensors])
+
+    def _forget(self) -> None:
+        """Drop the bindings of caches that are about to be replaced, and their memory with them."""
+        self.__dict__.pop("_reordering", None)
+        self.__dict__.pop("_moving", None)
+
+    def _empty(self, kind: str, capacity: int) -> list[DeviceTensor]:
+        rows = self._sentences * (self._beam_width if kind == "self" else 1)
+        shape = (rows, self._heads, capacity, self._head_size)
+        return [self._device.zeros(shape, self._dtype) for _ in self._names[kind]]
+
+    def _grown(self, kind: str, old: list[DeviceTensor], capacity: int, used: int) -> list[DeviceTensor]:
+        """Copy caches into larger ones; for that moment both exist."""
+        self._forget()
+        new, places = self._empty(kind, capacity), np.arange(used)
+        if used:
+            before = old[0].shape[2]
+            move = self._mover.move([list(zip(old, new, strict=True))])
+            move((self._firsts(places, before), self._firsts(places, capacity), before))
+        return new
+
+    def _note(self) -> None:
+        """Note the capacities and sum up the bytes, after each change of them."""
+        self.target_capacity, self.source_capacity = self._self[0].shape[2], self._cross[0].shape[2]
+        self.nbytes = sum(tensor.nbytes for kind in (self._self, self._cross, self._last) for tensor in kind)
+
+    def _of_rows(self, sentences: Places) -> Indices:
+        """Give the first position of every head of all rows of sentences [M]: int64 [M*K*H, 1]."""
+        rows = sentences[:, None] * self._beam_width + np.arange(self._beam_width)
+        return self._firsts(rows.reshape(-1), self.target_capacity)
+
+    def _firsts(self, rows: Places, capacity: int) -> Indices:
+        """Give the first position of every head of rows [M] in a table of positions: int64 [M*H, 1]."""
+        heads = rows[:, None].astype(np.int64) * self._heads + np.arange(self._heads)
+        return (heads * capacity).reshape(-1, 1)
+
+
+class Mover:
+    """Makes moves of positions between tensors of a device. Owned by the worker thread."""
+
+    def __init__(self, device: OnnxDevice, position_bytes: int) -> None:
+        """Make none yet.
+
+        Args:
+            device: where.
+            position_bytes: size of what one head keeps of one position.
+        """
+        self._device = device
+        self._word = _WORDS[math.gcd(position_bytes, 8)]
+        words = position_bytes // self._word.itemsize
+        self._words = math.gcd(words, PIECE_WORDS)
+        self._pieces = words // self._words
+        self._sessions: dict[tuple[int, ...], ort.InferenceSession] = {}
+
+    def move(self, groups: Sequence[Sequence[Pair]]) -> "Move":
+        """Bind tensors for moves.
+
+        Args:
+            groups: of pairs (read, written); the pairs of a group move alike.
+        """
+        sizes = tuple(map(len, groups))
+        if sizes not in self._sessions:
+            self._sessions[sizes] = self._device.session(moving_graph(sizes, self._word, self._words))
+        run = DeviceRun(self._sessions[sizes], self._device.run_options)
+        for group, pairs in enumerate(groups):
+            for pair, (read, written) in enumerate(pairs):
+                table = self._table(written)
+                run.bind_inputs({f"read_{group}_{pair}": self._table(read), f"table_{group}_{pair}": table})
+                run.bind_outputs({f"written_{group}_{pair}": table})
+        return Move(run, self._pieces)
+
+    def _table(self, tensor: DeviceTensor) -> DeviceTensor:
+        """See a tensor as a table of pieces."""
+        pieces = tensor.nbytes // (self._words * self._word.itemsize)
+        return tensor.seen_as((pieces, self._words), self._word)
+
+
+class Move:
+    """A move whose tensors are bound and whose indices are not. Owned by the worker thread."""
+
+    def __init__(self, run: DeviceRun, pieces: int) -> None:
+        """Take the run with its tensors, and how many pieces make a position."""
+        self._run = run
+        self._pieces = pieces
+
+    def __call__(self, *groups: tuple[Indices, Indices, int]) -> None:
+        """Move, for each group, runs of positions.
+
+        Args:
+            *groups: first positions to read [B, 1], first positions to write [B, 1], and how many follow.
+
+        Raises:
+            MemoryError: the run failed; what it wrote is undefined.
+        """
+        inputs: dict[str, Indices] = {}
+        for group, (read, written, count) in enumerate(groups):
+            inputs[f"from_{group}"], inputs[f"to_{group}"] = read * self._pieces, written * self._pieces
+            inputs[f"offsets_{group}"] = np.arange(count * self._pieces, dtype=np.int64)[None]
+        try:
+            self._run.run(inputs)
+        except Exception as error:  # on a device that works, there is only one reason
+            raise MemoryError(f"positions cannot be moved: {error}") from error
+
+
+def moving_graph(sizes: Sequence[int], word: np.dtype[Any], words: int) -> bytes:
+    """Write the graph that moves pieces of positions.
+
+    Args:
+        sizes: pairs of each group.
+        word: dtype that pieces are moved as.
+        words: how many of them make a piece.
+    """
+    graph = GraphWriter()
+    last_axis = graph.weight(np.array([-1], np.int64))
+    for group, size in enumerate(sizes):
+        rows = f"rows_{group}"
+        read = graph.input(f"from_{group}", _INT64, [rows, 1])
+        written = graph.input(f"to_{group}", _INT64, [rows, 1])
+        offsets = graph.input(f"offsets_{group}", _INT64, [1, f"count_{group}"])
+        read = graph.node("Add", [read, offsets])
+        written = graph.node("Unsqueeze", [graph.node("Add", [written, offsets]), last_axis])
+        for pair in range(size):
+            name = f"{group}_{pair}"
+            source = graph.input(f"read_{name}", word, [f"pieces_read_{name}", words])
+            table = graph.input(f"table_{name}", word, [f"pieces_{name}", words])
+            moved = graph.node("Gather", [source, read], axis=0)
+            graph.node("ScatterND", [table, written, moved], [f"written_{name}"])
+            graph.output(f"written_{name}", word, [f"pieces_{name}", words])
+    return graph.serialise()

@@ -1,0 +1,61 @@
+"""Sizes of a model, and the names of its tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+"""An array of any dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What the engine must know of a model.
+
+    Attributes:
+        decoder_layers: layers that have a cache.
+        decoder_heads: attention heads H of the decoder.
+        head_size: size D of one head.
+        vocabulary_size: target vocabulary V.
+        cache_dtype: dtype of keys and values: float32, float16 or int8.
+        appends_cross: whether the decoder is given the last source token's keys and values at every step.
+        pad_id: fills the source on the right.
+        eos_id: ends a target.
+        decoder_start_id: the first input of the decoder.
+        beam_widths: beam sizes for which there is a decoder, ascending.
+        max_source_tokens: longest source, prefix and suffix included.
+        max_target_tokens: longest target; also the largest cache capacity.
+        suppressed_ids: tokens that are never written.
+        forced_end: whether a target that reaches its longest length must have the end token there.
+    """
+
+    decoder_layers: int
+    decoder_heads: int
+    head_size: int
+    vocabulary_size: int
+    cache_dtype: np.dtype[Any]
+    pad_id: int
+    eos_id: int
+    decoder_start_id: int
+    beam_widths: tuple[int, ...]
+    max_source_tokens: int
+    max_target_tokens: int
+    suppressed_ids: tuple[int, ...] = ()
+    forced_end: bool = False
+    appends_cross: bool = False
+
+
+def cache_names(layers: int, kind: str) -> Sequence[str]:
+    """Names of one kind of cache tensor, layer by layer, keys before values.
+
+    Args:
+        layers: decoder layers.
+        kind: `self`, `cross` or `cross_last`.
+
+    Returns:
+        `<kind>_key_0`, `<kind>_value_0`, `<kind>_key_1`, ...
+    """
+    return [f"{kind}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]

@@ -1,0 +1,1 @@
+"""ONNX Runtime on the processor: sessions, options, bindings, rankers."""

@@ -1,0 +1,96 @@
+"""One graph of a bundle as ONNX Runtime's sessions: one to run beside others, one to run alone."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnxruntime as ort
+
+from export.bundle import BundleError
+from server.runtime.onnx.concurrency import Traffic
+
+_log = logging.getLogger("dragoman.runtime")
+_CHANGED = "the bundle's files have changed since it was loaded: going on without them"
+
+FileStates = Mapping[str, tuple[int, int, int]]
+"""Of every file of a directory: inode, bytes, and time of the last change in nanoseconds."""
+
+
+def file_states(directory: Path) -> FileStates:
+    """Note what would be another if a file were replaced or written to.
+
+    Args:
+        directory: to look into.
+
+    Returns:
+        The state of every file; of none if the directory is gone.
+    """
+    try:
+        found = {path.name: path.stat() for path in directory.iterdir()}
+    except OSError:
+        return {}
+    return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in found.items()}
+
+
+class Graph:
+    """One graph, loaded for a worker among others and, when that is first needed, for a worker alone.
+
+    Thread-safe.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[int], ort.InferenceSession],
+        threads: int,
+        solo_threads: int,
+        traffic: Traffic,
+        is_unchanged: Callable[[], bool],
+    ) -> None:
+        """Load it.
+
+        Args:
+            load: makes a session of this graph with so many threads.
+            threads: of a run beside others.
+            solo_threads: of a run that has the machine to itself; not more than `threads` switches it off.
+            traffic: knows who runs.
+            is_unchanged: tells whether the files are still those that were verified. When a new bundle is
+                being put in their place, what they hold now is no part of this model.
+        """
+        self._load = load
+        self._threads = threads
+        self._solo_threads = solo_threads if solo_threads > threads else 0
+        self._is_unchanged = is_unchanged
+        self._lock = threading.Lock()
+        self._solo: ort.InferenceSession | None = None
+        self.traffic = traffic
+        self.shared = load(threads)
+
+    def renew(self) -> ort.InferenceSession | None:
+        """Load it once more, in the place of `shared`, which lives on for who has it.
+
+        Returns:
+            The new session; None if the files are not what they were, or cannot be loaded any more.
+        """
+        if not self._is_unchanged():
+            _log.warning(_CHANGED)
+            return None
+        try:
+            self.shared = self._load(self._threads)
+        except BundleError as error:
+            _log.warning("going on without another session: %s", error)
+            return None
+        return self.shared
+
+    def session(self, alone: bool) -> ort.InferenceSession:
+        """Give the session for a run."""
+        if not alone or not self._solo_threads:
+            return self.shared
+        with self._lock:
+            if self._solo is None and self._solo_threads:
+                if not self._is_unchanged():
+                    _log.warning(_CHANGED)
+                    self._solo_threads = 0
+                    return self.shared
+                self._solo = self._load(self._solo_threads)
+            return self._solo or self.shared

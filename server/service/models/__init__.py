@@ -1,0 +1,1 @@
+"""How a bundle becomes a running model."""

@@ -1,0 +1,229 @@
+"""How the workers of a model are started: processes or threads, on which device, with which limits."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
+from server.engine.dispatch.dispatcher import ProcessPool
+from server.engine.dispatch.fork_server import fork_server
+from server.engine.kv_cache.budget import largest_request_bytes, with_chosen_rows
+from server.engine.limits import EngineLimits
+from server.engine.observer import EngineObserver
+from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.worker.loop import WorkerPool
+from server.errors import DeviceError, SettingError
+from server.runtime.device.device import OnnxDevice, cuda, has_cuda
+from server.runtime.model_runtime import ModelRuntime
+from server.runtime.model_spec import ModelSpec
+from server.service.models.self_test import translate_golden, warm_up
+from server.settings import Settings
+
+MAX_SOLO_THREADS = 4
+"""Threads of a worker that has the machine to itself: one row has too little work for more."""
+
+
+SOLO_WEIGHTS = 6_000_000
+"""Weights that a decoder step must read for more threads to pay. With 3.4 million (6+2 layers of 256, 6,000
+words) a step takes 0.4 ms on one thread and no less on two, which spin while a request is read and answered;
+with 10 million (the same and 32,000 words) two take 0.8 of the time."""
+
+
+_log = logging.getLogger("dragoman.service")
+
+
+_CLOSE_TIMEOUT_S = 5.0
+
+
+def _limits(settings: Settings, manifest: Manifest, workers: int) -> EngineLimits:
+    """Say what an engine of so many workers takes on."""
+    return EngineLimits(
+        workers=workers,
+        max_rows=settings.max_rows,
+        max_queue_sentences=settings.max_queue_sentences,
+        max_queue_tokens=settings.max_queue_tokens,
+        max_batch_tokens=settings.max_batch_tokens,
+        max_source_tokens=manifest.limits.max_source_tokens,
+        max_target_tokens=manifest.limits.max_target_tokens,
+        max_cache_bytes=settings.kv_cache_bytes,
+    )
+
+
+def _start_engine(
+    settings: Settings, bundle: Path, manifest: Manifest, sha256: str, observer: EngineObserver
+) -> WorkerPool | ProcessPool:
+    """Start workers for an event loop, in processes of their own if that pays; on CUDA there is one."""
+    on_cuda = is_for_cuda(settings, manifest)
+    if not _takes_processes(settings, manifest, on_cuda=on_cuda):
+        return _start_threads(settings, bundle, manifest, observer)
+    limits = _limits(settings, manifest, 1 if on_cuda else settings.engine_workers)
+    device = "cuda" if on_cuda else "cpu"
+    make = functools.partial(
+        _start_in_process, settings.model_copy(update={"device": device}), bundle, sha256, limits.workers
+    )
+    try:
+        # A session on CUDA cannot be forked.
+        return ProcessPool(fork_server().start(make, limits.workers, after_fork=on_cuda), limits, observer)
+    except DeviceError as error:
+        if settings.device == "cuda":
+            raise
+        _log.warning("%s; going on with the processor", error)
+    return _start_engine(settings.model_copy(update={"device": "cpu"}), bundle, manifest, sha256, observer)
+
+
+def _start_threads(
+    settings: Settings, bundle: Path, manifest: Manifest, observer: EngineObserver
+) -> WorkerPool:
+    """Start workers that are threads of this process."""
+    return _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
+
+
+def _start_workers(
+    settings: Settings,
+    bundle: Path,
+    manifest: Manifest,
+    make_pool: Callable[..., WorkerPool],
+    *,
+    processes: int = 0,
+) -> WorkerPool:
+    """Load the graphs, start the workers, and translate the golden sentences.
+
+    Args:
+        settings: of the server.
+        bundle: its directory, verified.
+        manifest: of the bundle.
+        make_pool: given the runtime, the limits and a shortlist, makes the pool.
+        processes: number of the engine processes of which this is one; 0 if the workers are threads.
+    """
+    device = choose_device(settings, manifest)
+    workers = settings.engine_workers if device is None and not processes else 1
+    # All that requests may choose: a graph that does not load must stop the start, not a request.
+    widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
+    runtime = ModelRuntime.load(
+        bundle,
+        manifest,
+        solo_threads=_solo_threads(workers, manifest),
+        device=device,
+        beam_widths=widths,
+        shortlist=settings.shortlist,
+        bursts=bool(processes),
+    )
+    limits = _limits(settings, manifest, workers)
+    if processes:  # the line, and what bounds it, are the server's
+        share = settings.kv_cache_bytes // processes
+        unbounded = {"max_queue_sentences": sys.maxsize, "max_queue_tokens": sys.maxsize}
+        limits = replace(limits, max_cache_bytes=share, **unbounded)
+    shortlist = _read_shortlist(bundle, manifest, runtime)
+    if not limits.max_rows:
+        limits = with_chosen_rows(runtime.spec, limits, shortlist)
+    _check_cache_bound(settings, runtime.spec, limits, shortlist)
+    pool = make_pool(runtime, limits, shortlist=shortlist)
+    pool.start()
+    try:
+        translate_golden(manifest, pool)
+        if device is not None and processes:  # for requests; `dragoman translate` would only wait for it
+            warm_up(manifest, pool)
+    except BaseException:
+        pool.close(_CLOSE_TIMEOUT_S)
+        raise
+    return pool
+
+
+def _start_in_process(
+    settings: Settings, bundle: Path, sha256: str, processes: int, make_pool: Callable[..., WorkerPool]
+) -> WorkerPool:
+    """Do what `_start_workers` does, in a process that is there for this model."""
+    manifest = verify_bundle(bundle)
+    if hash_file(bundle / MANIFEST_NAME) != sha256:
+        raise BundleError(MANIFEST_NAME, "changed while it was loaded")
+    return _start_workers(settings, bundle, manifest, make_pool, processes=processes)
+
+
+def _takes_processes(settings: Settings, manifest: Manifest, *, on_cuda: bool) -> bool:
+    """Choose whether every worker gets a process of its own."""
+    can = hasattr(os, "memfd_create")
+    if settings.engine_processes is None:
+        workers = settings.engine_workers
+        return can and (on_cuda or (workers > 1 and _solo_threads(workers, manifest) == 1))
+    if settings.engine_processes and not can:
+        raise SettingError("setting engine_processes: this system has no memfd_create; only Linux has")
+    return settings.engine_processes
+
+
+def is_for_cuda(settings: Settings, manifest: Manifest) -> bool:
+    """Choose whether a bundle runs on CUDA, if that can be used; does not try.
+
+    Args:
+        settings: with `device`.
+        manifest: of the bundle; attention on CUDA is for fp16.
+
+    Raises:
+        SettingError: CUDA was asked for, and the bundle is not for it.
+    """
+    fits = manifest.precision == "fp16"
+    if settings.device == "cuda" and not fits:
+        raise SettingError(
+            f"setting device: CUDA takes bundles of precision fp16, and this one is {manifest.precision}; "
+            "export it with --precision fp16, or use --device cpu"
+        )
+    return settings.device == "cuda" or (settings.device == "auto" and fits and has_cuda())
+
+
+def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
+    """Choose where a bundle runs in this process.
+
+    Args:
+        settings: with `device`.
+        manifest: of the bundle.
+
+    Returns:
+        A device, or None for the processor.
+
+    Raises:
+        SettingError: CUDA was asked for and cannot be used, or not with this bundle.
+    """
+    if not is_for_cuda(settings, manifest):
+        return None
+    try:
+        return cuda()
+    except DeviceError as error:
+        if settings.device == "cuda":
+            raise
+        _log.warning("%s; going on with the processor", error)
+        return None
+
+
+def _read_shortlist(bundle: Path, manifest: Manifest, runtime: ModelRuntime) -> Shortlist | None:
+    """Load the table of candidates, if the bundle has one and it is to be used."""
+    if manifest.shortlist is None or runtime.columns is None:
+        return None
+    table, size = bundle / manifest.shortlist.table, manifest.architecture.vocab_size
+    return Shortlist.load(table, size, [manifest.special_tokens.eos_id], runtime.columns)
+
+
+def _check_cache_bound(
+    settings: Settings, spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None
+) -> None:
+    """Refuse a bound under which a request that is allowed could never be decoded."""
+    needed_bytes, bound = largest_request_bytes(spec, limits, shortlist), limits.max_cache_bytes
+    if bound is not None and needed_bytes > bound:
+        shares = (settings.max_kv_cache_mib << 20) // bound
+        share = "" if shares == 1 else f", of which there is one of {shares} equal shares"
+        raise SettingError(
+            f"setting max_kv_cache_mib: {settings.max_kv_cache_mib} MiB cannot hold the caches of one "
+            f"sentence of {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens "
+            f"with max_rows {limits.max_rows}, {needed_bytes} bytes{share}; raise it to "
+            f"{-(-needed_bytes * shares >> 20)} or lower max_rows"
+        )
+
+
+def _solo_threads(workers: int, manifest: Manifest) -> int:
+    """Choose the threads of a worker that has the machine to itself."""
+    model = manifest.architecture
+    layer = 6 * model.d_model**2 + 2 * model.d_model * model.decoder_ffn_dim  # keys of the source are there
+    weights = model.decoder_layers * layer + model.d_model * model.vocab_size
+    return min(workers, MAX_SOLO_THREADS) if weights >= SOLO_WEIGHTS else 1

@@ -1,0 +1,90 @@
+"""From a bundle on disk to a model that translates: verify, load, start, and prove it on golden sentences."""
+
+import time
+from pathlib import Path
+
+from export.bundle import MANIFEST_NAME, BundleError, hash_file, load_manifest, verify_bundle
+from model.tokenizer import Tokenizer, TokenizerError
+from server.engine.observer import EngineObserver
+from server.service.models.engine_start import _CLOSE_TIMEOUT_S, _start_engine, _start_threads
+from server.service.models.self_test import check_golden_text
+from server.service.models.served_model import ServedModel, TranslationEngine, check_together
+from server.service.text.truecasing import Truecaser
+from server.settings import Settings
+
+
+def load_models(settings: Settings, observer: EngineObserver) -> list[ServedModel]:
+    """Load every bundle of the settings.
+
+    Args:
+        settings: with the bundles' directories.
+        observer: told what the engines do.
+
+    Returns:
+        A model for each, in order; whoever asked for them closes the engines.
+
+    Raises:
+        BundleError: one is refused; its `bundle` says which.
+        SettingError: two of them cannot be served together, or as `load_model`.
+    """
+    models: list[ServedModel] = []
+    bundle = settings.bundle[0]
+    try:
+        manifests = []
+        for bundle in settings.bundle:
+            manifests.append(load_manifest(bundle))
+        check_together(manifests)  # before any is loaded for nothing
+        for bundle in settings.bundle:
+            models.append(load_model(settings, observer, bundle, served=True))
+    except BaseException as error:
+        for model in models:
+            model.engine.close(_CLOSE_TIMEOUT_S)
+        if isinstance(error, BundleError):
+            error.bundle = bundle
+        raise
+    return models
+
+
+def load_model(
+    settings: Settings, observer: EngineObserver, bundle: Path | None = None, *, served: bool = False
+) -> ServedModel:
+    """Verify a bundle, load it, start the engine, and translate the bundle's golden sentences.
+
+    Args:
+        settings: of the server.
+        observer: told what the engine does.
+        bundle: its directory; None takes the first of the settings.
+        served: whether requests come from one event loop, which the engine is attached to; only then its
+            workers may be processes.
+
+    Returns:
+        A model whose engine runs; whoever asked for it closes the engine.
+
+    Raises:
+        BundleError: the bundle is refused; the message is one line that names the file and the reason.
+        SettingError: `max_kv_cache_mib` cannot hold the caches of one sentence of the largest size, or the
+            device cannot be used.
+        EngineDeadError: an engine process has ended, by the system's hand for instance.
+    """
+    started_s = time.monotonic()
+    bundle = bundle or settings.bundle[0]
+    manifest = verify_bundle(bundle)
+    sha256 = hash_file(bundle / MANIFEST_NAME)
+    try:
+        tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
+    except TokenizerError as error:
+        raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
+    observer = observer.of_model(manifest.name)
+    engine: TranslationEngine
+    if served:
+        engine = _start_engine(settings, bundle, manifest, sha256, observer)
+    else:
+        engine = _start_threads(settings, bundle, manifest, observer)
+    try:
+        check_golden_text(manifest, tokenizer)
+    except BaseException:
+        engine.close(_CLOSE_TIMEOUT_S)
+        raise
+    duration_s = time.monotonic() - started_s
+    truecaser = Truecaser(tokenizer) if settings.truecase else None
+    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser)

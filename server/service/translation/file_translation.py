@@ -1,0 +1,367 @@
+"""Files of any size, line by line, through the engine: many lines at once, in order, with bounded memory.
+
+A reader thread reads, tokenises and submits; the caller's thread takes the results in order and writes.
+Between them is a queue of limited length, so a slow side holds back the other. The caller's thread never
+reads, so Ctrl-C and a closed output end the run at once even while the input stands still.
+"""
+
+import itertools
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.bundle import BundleError, Direction, Manifest, load_manifest
+from server.engine.observer import NullObserver
+from server.engine.sequence import SequenceResult
+from server.errors import DragomanError, QueueFullError, TextTooLongError, UnsupportedLanguageError
+from server.service.models.loading import load_model
+from server.service.models.served_model import ServedModel
+from server.service.request_limits import RequestLimits, request_limits
+from server.service.text.codec import Document, TextCodec
+from server.service.text.languages import Directions
+from server.service.text.segmentation import Piece, split_sentences, whole_line
+from server.service.translation.decoding_options import check_options, choose_options
+from server.service.translation.request import DecodingWishes
+from server.settings import Settings
+
+_READ_BYTES = 1 << 16
+# Lines that are submitted as one request, and requests that may be under way: enough to fill every row of a
+# large machine (32 x 64 lines), little enough to keep memory flat.
+_LINES_PER_REQUEST = 32
+_REQUESTS_AHEAD = 64
+_FULL_QUEUE_PAUSE_S = 0.01
+
+
+def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
+    """Read lines with their ends, as many at a time as have arrived.
+
+    Args:
+        file_descriptor: of a file, pipe or terminal, read to its end.
+
+    Yields:
+        One or more lines; only the last one of all may lack its end.
+    """
+    rest: list[
+        bytes
+    ] = []  # of a line that has not ended; joined once, or a long line would take quadratic time
+    while block := os.read(file_descriptor, _READ_BYTES):
+        first, *others = block.split(b"\n")
+        rest.append(first)
+        if others:
+            lines = [b"".join(rest), *others[:-1]]
+            rest = [others[-1]]
+            yield [line + b"\n" for line in lines]
+    if any(rest):
+        yield [b"".join(rest)]
+
+
+def choose_bundle(bundles: Sequence[Path], source: str | None, target: str | None) -> Path:
+    """Choose the first of several bundles that has a direction.
+
+    Args:
+        bundles: directories.
+        source: language to translate from; None fits all.
+        target: language to translate to, likewise.
+
+    Raises:
+        BundleError: a manifest is refused; its `bundle` says whose.
+        UnsupportedLanguageError: no bundle has the direction.
+    """
+    if len(bundles) == 1:
+        return bundles[0]
+    known = []
+    for bundle in bundles:
+        try:
+            manifest = load_manifest(bundle)
+        except BundleError as error:
+            error.bundle = bundle
+            raise
+        try:
+            _choose_direction(manifest, source, target)
+        except UnsupportedLanguageError:
+            known += [pair.name for pair in manifest.directions]
+        else:
+            return bundle
+    raise UnsupportedLanguageError(
+        f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
+        f"{', '.join(known)}"
+    )
+
+
+def translate_lines(
+    bundle: Path,
+    lines: Sequence[str],
+    *,
+    beam_size: int = 1,
+    length_penalty: float = 1.0,
+    split: bool = True,
+    direction: str | None = None,
+) -> list[str]:
+    """Translate lines with a bundle that is loaded for them alone.
+
+    Args:
+        bundle: directory of the bundle.
+        lines: without line ends.
+        beam_size: hypotheses kept at each step.
+        length_penalty: exponent of the length in a score.
+        split: whether a line of several sentences is translated sentence by sentence.
+        direction: ``en-fr``, of a bundle that has several; its first unless given.
+
+    Returns:
+        One translation for each line.
+
+    Raises:
+        BundleError: the bundle is refused.
+        UnsupportedLanguageError: the bundle has no such direction.
+        LineError: a line cannot be translated.
+    """
+    settings = Settings(bundle=(bundle,))
+    model = load_model(settings, NullObserver())
+    try:
+        wishes = DecodingWishes(beam_size=beam_size, length_penalty=length_penalty)
+        limits = request_limits(settings, model.manifest)
+        check_options(wishes, limits)
+        source, target = _named(model.manifest, direction)
+        options = LineOptions(split=split, source=source, target=target)
+        translator = LineTranslator(model, limits, wishes, options)
+        arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
+        return [line.text.removesuffix("\n") for line in translator.run(arrived)]
+    finally:
+        model.engine.close(0.0)
+
+
+class LineError(Exception):
+    """A line cannot be translated. `str()` names the line and the reason."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        """Keep both.
+
+        Args:
+            number: of the line, from 1.
+            reason: what is wrong with it.
+        """
+        super().__init__(f"line {number}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedLine:
+    """One line of the answer.
+
+    Attributes:
+        text: the translation with the line's own line end.
+        source_bytes: length of the line it came from.
+        is_last_of_batch: whether the next one may take a while, so that this is the time to flush.
+    """
+
+    text: str
+    source_bytes: int
+    is_last_of_batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    document: Document
+    futures: Sequence[Future[SequenceResult]]
+    ends: tuple[str, ...]
+    sizes: tuple[int, ...]
+    first_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineOptions:
+    """How lines are read and written.
+
+    Attributes:
+        split: whether a line of several sentences is translated sentence by sentence.
+        source: language of the lines; None takes the bundle's first direction that fits.
+        target: language of the translations, likewise.
+        n_best: whether all translations of a line are written, as in Moses' n-best lists: its number from 0,
+            the translation and its score between bars.
+    """
+
+    split: bool = True
+    source: str | None = None
+    target: str | None = None
+    n_best: bool = False
+
+
+_LINE_BY_LINE = LineOptions()
+
+
+class LineTranslator:
+    """Translates a stream of lines with one model. One run at a time."""
+
+    def __init__(
+        self,
+        model: ServedModel,
+        limits: RequestLimits,
+        wishes: DecodingWishes,
+        options: LineOptions = _LINE_BY_LINE,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            model: a loaded model.
+            limits: of which those on texts and requests do not apply here.
+            wishes: decoding options for all lines.
+            options: how lines are read and written.
+
+        Raises:
+            UnsupportedLanguageError: the bundle has no such direction.
+        """
+        self._model = model
+        self._limits = limits
+        self._wishes = wishes
+        self._split = options.split
+        self._n_best = options.n_best
+        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
+        direction = _choose_direction(model.manifest, options.source, options.target)
+        self._language = direction.source
+        self._prefix = model.manifest.source_prefix(direction.source, direction.target)
+        self._stop = threading.Event()
+        self._pending: queue.Queue[_Lines | Exception | None] = queue.Queue(_REQUESTS_AHEAD)
+        self._numbers = itertools.count()
+
+    def run(self, arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
+        """Translate all lines of a source.
+
+        Args:
+            arrived: lines with their ends, as many at a time as there are; iterated on a thread of its own.
+
+        Yields:
+            One translation for each line, in order; empty lines stay empty.
+
+        Raises:
+            LineError: a line is not UTF-8, has too many tokens, or the engine failed on it. All before it
+                were yielded.
+        """
+        reader = threading.Thread(target=self._read_all, args=(arrived,), name="dragoman-reader", daemon=True)
+        reader.start()
+        try:
+            while (lines := self._pending.get()) is not None:
+                if isinstance(lines, Exception):
+                    raise lines
+                yield from self._finish(lines)
+        finally:
+            self._stop.set()
+
+    def _finish(self, lines: _Lines) -> Iterator[TranslatedLine]:
+        results: list[SequenceResult] = []
+        for future in lines.futures:
+            try:
+                results.append(future.result())
+            except DragomanError as error:
+                raise LineError(
+                    lines.first_number, f"this line or one soon after it failed: {error}"
+                ) from error
+        texts = self._codec.decode(lines.document, results, self._wishes.num_hypotheses)
+        last = len(texts) - 1
+        for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
+            # One line in, one line out, whatever the model writes.
+            found = [hypothesis.replace("\n", " ") for hypothesis in text.hypotheses]
+            if self._n_best:
+                number = lines.first_number + i - 1
+                ranked = zip(found, text.scores, strict=True)
+                written = "".join(f"{number} ||| {one} ||| {score:.6g}\n" for one, score in ranked)
+            else:
+                written = found[0] + end
+            yield TranslatedLine(written, size, i == last)
+
+    def _read_all(self, arrived: Iterable[list[bytes]]) -> None:
+        try:
+            number = 1
+            for batch in _batches(arrived):
+                self._put(self._submit(batch, number))
+                number += len(batch)
+            self._put(None)
+        except _StoppedError:
+            pass
+        except Exception as error:  # noqa: BLE001 - it is raised again in the other thread
+            self._put_last(error)
+
+    def _submit(self, batch: Sequence[bytes], number: int) -> _Lines:
+        bodies, ends = [], []
+        for offset, raw in enumerate(batch):
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise LineError(number + offset, f"not valid UTF-8 at byte {error.start + 1}") from None
+            body = line.rstrip("\r\n")
+            bodies.append(body)
+            ends.append(line[len(body) :])
+        cut = self._cut
+        try:
+            document = self._codec.encode_pieces([cut(body) for body in bodies], prefix=self._prefix)
+        except TextTooLongError:
+            for offset, body in enumerate(bodies):  # find the one it was
+                try:
+                    self._codec.encode_pieces([cut(body)], prefix=self._prefix)
+                except TextTooLongError as error:
+                    raise LineError(number + offset, str(error)) from None
+            raise
+        futures = self._enqueue(document)
+        return _Lines(document, futures, tuple(ends), tuple(map(len, batch)), number)
+
+    def _cut(self, line: str) -> list[Piece]:
+        return split_sentences(line, self._language) if self._split else whole_line(line)
+
+    def _enqueue(self, document: Document) -> Sequence[Future[SequenceResult]]:
+        if not document.sequences:
+            return ()
+        options = choose_options(self._wishes, self._limits, max(map(len, document.sequences)))
+        while not self._stop.is_set():
+            try:
+                return self._model.engine.submit(f"lines-{next(self._numbers)}", document.sequences, options)
+            except QueueFullError:
+                time.sleep(_FULL_QUEUE_PAUSE_S)
+        raise _StoppedError
+
+    def _put(self, item: _Lines | None) -> None:
+        self._put_last(item)
+        if self._stop.is_set():
+            raise _StoppedError
+
+    def _put_last(self, item: _Lines | Exception | None) -> None:
+        while not self._stop.is_set():
+            try:
+                self._pending.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+
+def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
+    if name is None:
+        return None, None
+    known = {pair.name: (pair.source, pair.target) for pair in manifest.directions}
+    if name not in known:
+        raise UnsupportedLanguageError(f"{name} is not a direction of this bundle: {', '.join(known)}")
+    return known[name]
+
+
+def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> Direction:
+    known = Directions((d.source, d.target) for d in manifest.directions)
+    wanted = [
+        None if code is None else known.find(code, field)
+        for code, field in ((source, "source"), (target, "target"))
+    ]
+    for direction in manifest.directions:
+        if wanted[0] in (None, direction.source) and wanted[1] in (None, direction.target):
+            return direction
+    raise UnsupportedLanguageError(f"{wanted[0]} to {wanted[1]} is not a direction of this bundle")
+
+
+class _StoppedError(Exception):
+    """The other thread does not want any more."""
+
+
+def _batches(arrived: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Cut what has arrived into requests; nothing waits for more, so a terminal is answered line by line."""
+    for lines in arrived:
+        for start in range(0, len(lines), _LINES_PER_REQUEST):
+            yield lines[start : start + _LINES_PER_REQUEST]

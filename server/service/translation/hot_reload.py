@@ -1,0 +1,356 @@
+"""Another model in the place of the one being served, while requests come.
+
+It is loaded and proven beside the old one, then new requests get it from one turn of the event loop to the
+next; those under way finish with the old one, whose memory is then freed. Whatever is wrong with the new one,
+the old one goes on.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from export.bundle import BundleError
+from server.engine.limits import EngineStats
+from server.errors import (
+    BundleRefusedError,
+    DragomanError,
+    ReloadFailedError,
+    ReloadInProgressError,
+    SettingError,
+    UnknownModelError,
+)
+from server.process_tuning import return_free_memory
+from server.service.models.served_model import ServedModel
+from server.service.translation.translator import Translator
+
+ReloadOutcome = Literal["success", "refused", "failed"]
+
+_log = logging.getLogger("dragoman.service")
+
+_CLOSE_TIMEOUT_S = 5.0
+
+
+class Serving:
+    """Which translator new requests get. Used from one event loop.
+
+    Attributes:
+        translator: the one that new requests get. Use it within `with`, and do not keep it.
+        since_s: Unix time from which on it has served.
+    """
+
+    def __init__(self, translator: Translator) -> None:
+        """Begin with the first one.
+
+        Args:
+            translator: over a model whose engine runs; from here on it is closed by this object.
+        """
+        self.translator = translator
+        self.since_s = time.time()
+        self._leaving: Translator | None = None
+
+    @property
+    def model(self) -> ServedModel:
+        """The model that new requests get."""
+        return self.translator.model
+
+    def stats(self) -> EngineStats:
+        """Say what the engine is doing now, and the one whose last requests are being finished."""
+        now = self.model.engine.stats()
+        if self._leaving is None:
+            return now
+        both = together([now, self._leaving.model.engine.stats()])
+        return replace(both, alive=now.alive, last_progress_s=now.last_progress_s)
+
+    def replace(self, translator: Translator) -> None:
+        """Give new requests another translator from now on; `finish_old` has to follow.
+
+        Args:
+            translator: as for the constructor.
+        """
+        self._leaving, self.translator = self.translator, translator
+        self.since_s = time.time()
+
+    async def finish_old(self, timeout_s: float) -> None:
+        """Wait for the requests under way with the replaced translator, then free what it holds.
+
+        Args:
+            timeout_s: how long they may take; then they end with DrainingError.
+        """
+        if self._leaving is None:
+            return
+        if not await self._leaving.wait_unused(timeout_s):
+            _log.warning("requests with the old model that still run after %.0f s are dropped", timeout_s)
+        await _close(self._leaving, _CLOSE_TIMEOUT_S)
+        self._leaving = None
+        await asyncio.to_thread(return_free_memory)
+
+    async def close(self, timeout_s: float) -> None:
+        """Close every engine there is; for the end of the server.
+
+        Args:
+            timeout_s: for what they are still doing.
+        """
+        for translator in (self.translator, self._leaving):
+            if translator is not None:
+                await _close(translator, timeout_s)
+
+
+class Reloader:
+    """Reads the bundle again and serves what is there now, one reload at a time. Used from one event loop."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        load: Callable[[], ServedModel],
+        translator_of: Callable[[ServedModel], Translator],
+        check: Callable[[ServedModel], None],
+        announce: Callable[[ServedModel], None],
+        count: Callable[[ReloadOutcome], None],
+        finish_s: float,
+    ) -> None:
+        """Keep what is needed.
+
+        Args:
+            serving: where the new model goes.
+            load: verifies and loads the bundle, starts its engine and translates its golden sentences; called
+                on a thread.
+            translator_of: makes the translator over a loaded model.
+            check: told which model is about to be served; may refuse it with a SettingError.
+            announce: told which model is served from now on.
+            count: told how each reload ended.
+            finish_s: how long requests under way may take with the old model.
+        """
+        self._serving = serving
+        self._load = load
+        self._translator_of = translator_of
+        self._check = check
+        self._announce = announce
+        self._count = count
+        self._finish_s = finish_s
+        self._task: asyncio.Task[ServedModel] | None = None
+        self._loader: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model that serves."""
+        return self._serving.model.manifest.name
+
+    async def reload(self) -> ServedModel:
+        """Load, prove and swap; ends when the old model's memory is free.
+
+        It goes on when its caller is cancelled.
+
+        Returns:
+            The model that is served now.
+
+        Raises:
+            ReloadInProgressError: another one has not ended.
+            BundleRefusedError: the old model goes on serving; the message says what is wrong with the bundle.
+            ReloadFailedError: likewise, for another reason than the bundle.
+        """
+        if self._task is not None:
+            raise ReloadInProgressError("another reload has not ended yet")
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+        return await asyncio.shield(self._task)
+
+    async def close(self, timeout_s: float) -> None:
+        """Give a reload up that is in progress; for the end of the server.
+
+        Args:
+            timeout_s: how long a load may still take. It cannot be stopped, and Python does not like to end
+                with a thread inside ONNX Runtime.
+        """
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._loader is not None:
+            await asyncio.to_thread(self._loader.join, timeout_s)
+
+    def _ended(self, task: asyncio.Task[ServedModel]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # whoever waits hears of it, and if nobody does, the log has it
+
+    async def _run(self) -> ServedModel:
+        old = _describe(self._serving.model)
+        _log.info("reloading", extra={"old": old})
+        outcome: ReloadOutcome = "failed"
+        try:
+            translator = await self._prepare()
+            outcome = "success"
+        except (BundleError, SettingError) as error:
+            outcome = "refused"
+            _log.error("the bundle is refused, the old model goes on serving: %s", error, extra={"old": old})
+            raise BundleRefusedError(str(error)) from error
+        except Exception as error:
+            _log.exception("the reload failed, the old model goes on serving", extra={"old": old})
+            raise ReloadFailedError(
+                "the new model could not be started; the server's log says why"
+            ) from error
+        finally:
+            self._count(outcome)
+        model = translator.model
+        self._serving.replace(translator)
+        self._announce(model)
+        _log.info("reloaded", extra={"old": old, "new": _describe(model)})
+        await self._serving.finish_old(self._finish_s)
+        _log.info("the old model is gone", extra={"old": old})
+        return model
+
+    async def _prepare(self) -> Translator:
+        """Load beside what is served, up to a translator that is as fast with its first request as ever."""
+        model = await self._load_beside()
+        translator = self._translator_of(model)
+        try:
+            await translator.warm_up()
+            self._check(model)
+        except BaseException:
+            await _close(translator, 0.0)
+            raise
+        return translator
+
+    async def _load_beside(self) -> ServedModel:
+        """Load on a thread that does not hold up the end of the process, as those of an executor would."""
+        loop = asyncio.get_running_loop()
+        loaded: asyncio.Future[ServedModel] = loop.create_future()
+
+        def hand_over(model: ServedModel | None, error: BaseException | None) -> None:
+            if model is not None and loaded.cancelled():
+                model.engine.close(0.0)  # idle: its threads end at once
+            elif model is not None:
+                loaded.set_result(model)
+            elif error is not None and not loaded.cancelled():
+                loaded.set_exception(error)
+
+        def work() -> None:
+            model: ServedModel | None = None
+            failure: BaseException | None = None
+            try:
+                model = self._load()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
+                failure = error
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop is closed: the process ends, and the engine with it
+                loop.call_soon_threadsafe(hand_over, model, failure)
+
+        self._loader = threading.Thread(target=work, name="dragoman-reload", daemon=True)
+        self._loader.start()
+        return await loaded
+
+
+def together(stats: Sequence[EngineStats]) -> EngineStats:
+    """Sum up what several engines are doing.
+
+    Args:
+        stats: of each, at least one.
+
+    Returns:
+        Sums, the most rows of a worker, the age of the oldest, the time of the last progress; alive if all
+        are.
+    """
+    if len(stats) == 1:
+        return stats[0]
+    return EngineStats(
+        queue_sentences=sum(one.queue_sentences for one in stats),
+        queue_tokens=sum(one.queue_tokens for one in stats),
+        queue_oldest_age_s=max(one.queue_oldest_age_s for one in stats),
+        rows_busy=sum(one.rows_busy for one in stats),
+        rows_total=sum(one.rows_total for one in stats),
+        max_rows=max(one.max_rows for one in stats),
+        kv_cache_bytes=sum(one.kv_cache_bytes for one in stats),
+        alive=all(one.alive for one in stats),
+        last_progress_s=max(one.last_progress_s for one in stats),
+        engine_pids=tuple(pid for one in stats for pid in one.engine_pids),
+    )
+
+
+async def _close(translator: Translator, timeout_s: float) -> None:
+    await asyncio.to_thread(translator.model.engine.close, timeout_s)
+    translator.close()
+
+
+def _describe(model: ServedModel) -> str:
+    return f"{model.manifest.name} {model.manifest.version} ({model.sha256[:12]})"
+
+
+class Exchange:
+    """Lets operators exchange models. Used from one event loop."""
+
+    def __init__(self, reloaders: Sequence[Reloader]) -> None:
+        """Keep what is needed.
+
+        Args:
+            reloaders: one for each model.
+        """
+        self._reloaders = tuple(reloaders)
+        self._task: asyncio.Task[list[ServedModel]] | None = None
+
+    async def reload(self, name: str | None = None) -> list[ServedModel]:
+        """Reload one model, or one after the other, so that there is one more in memory than usual.
+
+        It goes on when its caller is cancelled, and with the others when one is refused.
+
+        Args:
+            name: of a model that is served; None reloads all.
+
+        Returns:
+            The models that were loaded.
+
+        Raises:
+            UnknownModelError: no model of this name is served.
+            ReloadInProgressError: another reload has not ended.
+            BundleRefusedError: the old model goes on serving; the message says what is wrong with the bundle.
+            ReloadFailedError: likewise, for another reason than the bundle.
+        """
+        if self._task is not None:
+            raise ReloadInProgressError("another reload has not ended yet")
+        chosen = [reloader for reloader in self._reloaders if name in (None, reloader.name)]
+        if not chosen:
+            names = ", ".join(reloader.name for reloader in self._reloaders)
+            raise UnknownModelError(f"no model of this name is served; there are: {names}")
+        self._task = asyncio.create_task(_reload_each(chosen))
+        self._task.add_done_callback(self._ended)
+        return await asyncio.shield(self._task)
+
+    async def close(self, timeout_s: float) -> None:
+        """Give a reload up that is in progress; for the end of the server.
+
+        Args:
+            timeout_s: how long a load may still take.
+        """
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for reloader in self._reloaders:
+            await reloader.close(timeout_s)
+
+    def _ended(self, task: asyncio.Task[list[ServedModel]]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # whoever waits hears of it, and if nobody does, the log has it
+
+
+async def _reload_each(reloaders: Sequence[Reloader]) -> list[ServedModel]:
+    loaded: list[ServedModel] = []
+    refusals: list[tuple[str, DragomanError]] = []
+    for reloader in reloaders:
+        try:
+            loaded.append(await reloader.reload())
+        except (BundleRefusedError, ReloadFailedError) as error:
+            refusals.append((reloader.name, error))
+    if not refusals:
+        return loaded
+    if len(reloaders) == 1:
+        raise refusals[0][1]
+    message = "; ".join(f"{name}: {error}" for name, error in refusals)
+    if loaded:
+        message += f"; reloaded: {', '.join(model.manifest.name for model in loaded)}"
+    failed = all(isinstance(error, ReloadFailedError) for _, error in refusals)
+    raise (ReloadFailedError if failed else BundleRefusedError)(message)

@@ -1,0 +1,185 @@
+"""A translation request from text to text: split, tokenise, submit, await, detokenise, join."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self, TypeVar
+
+from server.service.models.served_model import ServedModel
+from server.service.request_limits import RequestLimits
+from server.service.text.codec import TextCodec
+from server.service.translation.cached_decoding import Phase, Runs
+from server.service.translation.decoding_options import check_options, choose_each, is_repeatable
+from server.service.translation.request import DecodingWishes, Translation, TranslationRequest
+from server.service.translation.sentence_cache import SentenceCache
+
+T = TypeVar("T")
+
+# A short sentence is split and tokenised in 0.05 ms, less than handing it to a thread and back costs.
+_INLINE_CHARS = 400
+
+
+class Translator:
+    """Translates requests with one model. Used from one event loop.
+
+    Who uses it within `with` can be sure that its model is not let go meanwhile.
+    """
+
+    def __init__(
+        self,
+        model: ServedModel,
+        limits: RequestLimits,
+        text_threads: int = 2,
+        cache: SentenceCache | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Wire the parts; starts the threads for text.
+
+        Args:
+            model: a loaded model.
+            limits: of one request.
+            text_threads: threads for long texts.
+            cache: of all models; None computes everything.
+            clock: monotonic seconds.
+        """
+        self.model = model
+        self.limits = limits
+        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
+        self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
+        self._clock = clock
+        self._runs = Runs(model, cache, clock)
+        self._users = 0
+        self._unused: asyncio.Event | None = None
+
+    def __enter__(self) -> Self:
+        """Count a user."""
+        self._users += 1
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Count a user no more."""
+        self._users -= 1
+        if not self._users and self._unused is not None:
+            self._unused.set()
+
+    async def wait_unused(self, timeout_s: float) -> bool:
+        """Wait until nobody uses it; nobody may begin to.
+
+        Args:
+            timeout_s: how long at most.
+
+        Returns:
+            Whether that came to pass.
+        """
+        if self._users:
+            self._unused = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._unused.wait(), timeout_s)
+        return not self._users
+
+    def check(self, wishes: DecodingWishes) -> None:
+        """Check decoding options before any work is done.
+
+        Raises:
+            InvalidOptionError: an option is out of range for this model; the message names it.
+        """
+        check_options(wishes, self.limits)
+
+    async def translate(self, request: TranslationRequest, source: str, target: str) -> Translation:
+        """Translate every text of a request.
+
+        Cancelling this coroutine aborts the request: its rows are free before the next step.
+
+        Args:
+            request: what to translate; number and length of its texts are known to be right.
+            source: language of the texts, as the model calls it.
+            target: language to translate to, likewise; the model has this direction.
+
+        Returns:
+            The translations in the order of the texts.
+
+        Raises:
+            InvalidRequestError: texts or options that cannot be served.
+            QueueFullError: no room for all sentences.
+            DeadlineExceededError: the deadline passed.
+            InferenceError: the engine failed on a sentence.
+            UnavailableError: the engine is dead or draining.
+        """
+        started_s = self._clock()
+        self.check(request.wishes)
+        size = sum(map(len, request.texts))
+        prefix = self.model.manifest.source_prefix(source, target)
+        document = await self._offload(
+            size,
+            lambda: self._codec.encode(
+                request.texts,
+                source,
+                is_html=request.is_html,
+                prefix=prefix,
+                target_prefixes=request.wishes.target_prefixes,
+            ),
+        )
+        tokenized_s = self._clock()
+        lengths = [len(sequence) for sequence in document.sequences]
+        options = choose_each(request.wishes, self.limits, lengths, document.target_prefixes)
+        run = await self._runs.run(
+            request.request_id,
+            document.sequences,
+            options,
+            request.deadline_s,
+            repeatable=is_repeatable(request.wishes),
+        )
+        results = run.results
+        decoded_s = self._clock()
+        texts = await self._offload(
+            size, lambda: self._codec.decode(document, results, request.wishes.num_hypotheses)
+        )
+        return Translation(
+            texts=tuple(texts),
+            source=source,
+            target=target,
+            sentences=len(results),
+            source_tokens=sum(result.source_tokens for result in results),
+            target_tokens=sum(result.target_tokens for result in results),
+            finish_reasons=Counter(result.finish_reason for result in results),
+            stages_s={
+                "tokenize": tokenized_s - started_s,
+                "queue": max((result.queue_s for result in results), default=0.0),
+                "encode": max((result.encode_s for result in results), default=0.0),
+                "decode": max((result.decode_s for result in results), default=0.0),
+                "detokenize": self._clock() - decoded_s,
+            },
+            cached=run.cached,
+        )
+
+    async def warm_up(self) -> None:
+        """Get ready to translate from this event loop.
+
+        Splits and tokenises once, off the loop: the splitter loads its rules at the first sentence.
+        """
+        self.model.engine.attach(asyncio.get_running_loop())
+        for source in dict.fromkeys(pair.source for pair in self.model.manifest.directions):
+            await asyncio.to_thread(self._codec.encode, ["Warm up. Twice."], source, is_html=False)
+
+    def phase(self, request_id: str) -> Phase:
+        """Say how far a request has come that `translate` is working on.
+
+        Args:
+            request_id: of the request.
+
+        Returns:
+            `running` once a sentence of it has left the queue.
+        """
+        return self._runs.phase(request_id)
+
+    def close(self) -> None:
+        """Stop the threads for text; the engine is not touched."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _offload(self, size: int, work: Callable[[], T]) -> T:
+        if size <= _INLINE_CHARS:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

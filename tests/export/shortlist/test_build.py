@@ -1,0 +1,167 @@
+"""A bundle gets a shortlist: its files, its manifest, the gate, and how it is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from export.assemble import WEIGHTS_FILE
+from export.bundle import Manifest, describe_files, load_manifest, verify_bundle, write_manifest
+from export.graph.runner import open_session
+from export.graph.shared_weights import save_graphs
+from export.quality_gates import GateError
+from export.shortlist.build import (
+    COLUMNS_FILE,
+    PROJECTION_FILE,
+    TABLE_FILE,
+    add_shortlist,
+    shortlist_bundle,
+)
+from export.shortlist.graphs import COLUMN_INPUTS, ShortlistError
+from export.shortlist.lexical_table import Candidates, LexicalTable
+from export.shortlist.vmap import write_vmap
+from model.tokenizer import Tokenizer
+from tests import factories
+
+
+def digests(directory: Path) -> dict[str, str]:
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in directory.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def shortlisted(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path) -> tuple[Path, Manifest]:
+    directory = tmp_path_factory.mktemp("shortlist")
+    out = directory / "bundle"
+    manifest = shortlist_bundle(tiny_bundle_int8, out, factories.shortlist_options(directory))
+    return out, manifest
+
+
+def read_table(bundle: Path) -> LexicalTable:
+    with np.load(bundle / TABLE_FILE, allow_pickle=False) as stored:
+        return LexicalTable(**{name: stored[name] for name in stored.files})
+
+
+def test_a_copy_gets_a_shortlist_and_the_rest_stays(
+    shortlisted: tuple[Path, Manifest], tiny_bundle_int8: Path
+) -> None:
+    bundle, manifest = shortlisted
+    assert verify_bundle(bundle) == manifest
+    found = manifest.shortlist
+    assert found is not None
+    assert found.decoders.keys() == manifest.graphs.decoders.keys()
+    assert found.bleu_loss <= 0.2
+    assert not found.loss_accepted_by_flag
+    assert found.origin == "train.en, 300 sentence pairs"
+    assert 260 < found.mean_candidates < manifest.architecture.vocab_size
+    before, after = digests(tiny_bundle_int8), digests(bundle)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"manifest.json", "MODEL_CARD.md", "model.weights"}
+    assert after.keys() - before.keys() == {
+        TABLE_FILE,
+        COLUMNS_FILE,
+        PROJECTION_FILE,
+        *found.decoders.values(),
+    }
+    old, new = ((path / "model.weights").read_bytes() for path in (tiny_bundle_int8, bundle))
+    assert new.startswith(old)
+    # The columns lie token by token; the whole projection is there already.
+    assert len(new) - len(old) < 1.1 * manifest.architecture.vocab_size * manifest.architecture.d_model
+    assert "## Shortlist" in (bundle / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
+def test_a_bundle_with_weights_for_each_side_gets_one_file_for_both(
+    tmp_path: Path, shortlisted: tuple[Path, Manifest], tiny_bundle_int8: Path
+) -> None:
+    old = tmp_path / "old"  # as bundles were written at first
+    old.mkdir()
+    manifest = load_manifest(tiny_bundle_int8)
+    for name in set(manifest.files) - {WEIGHTS_FILE}:
+        shutil.copyfile(tiny_bundle_int8 / name, old / name)
+    graphs = {name: onnx.load(tiny_bundle_int8 / name) for name in manifest.files if name.endswith(".onnx")}
+    encoder = {name: graphs.pop(name) for name in (manifest.graphs.encoder,)}
+    save_graphs(old, encoder, "encoder.weights")
+    save_graphs(old, graphs, "decoder.weights")
+    write_manifest(old, manifest.model_copy(update={"files": describe_files(old)}))
+
+    shortlist_bundle(old, tmp_path / "new", factories.shortlist_options(tmp_path))
+    new, expected = digests(tmp_path / "new"), digests(shortlisted[0])
+    same = {name for name, digest in expected.items() if new.get(name) == digest}
+    assert new.keys() == expected.keys()
+    assert {WEIGHTS_FILE, *graphs, *encoder} <= same
+
+
+def test_golden_sentences_lie_within_their_candidates(shortlisted: tuple[Path, Manifest]) -> None:
+    bundle, manifest = shortlisted
+    candidates = Candidates(read_table(bundle))
+    assert len(manifest.golden) >= 5
+    for golden in manifest.golden:
+        assert {*golden.target_ids, manifest.special_tokens.eos_id} <= set(candidates.of(golden.source_ids))
+
+
+def test_bytes_and_special_tokens_are_always_candidates(shortlisted: tuple[Path, Manifest]) -> None:
+    bundle, manifest = shortlisted
+    pieces = Tokenizer.load(*manifest.tokenizer.paths(bundle)).target_pieces()
+    always = {pieces[i] for i in read_table(bundle).always.tolist()}
+    assert {f"<0x{byte:02X}>" for byte in range(256)} | {"</s>", "<unk>", "<s>"} <= always
+
+
+def test_columns_are_those_of_the_decoder(shortlisted: tuple[Path, Manifest]) -> None:
+    bundle, manifest = shortlisted
+    size = manifest.architecture
+    weights, scales, biases = open_session(bundle / COLUMNS_FILE).run(
+        list(COLUMN_INPUTS), {"ids": np.arange(size.vocab_size)}
+    )
+    assert weights.shape == (size.vocab_size, size.d_model)
+    assert (weights.dtype, scales.shape, biases.shape) == (np.int8, (size.vocab_size,), (size.vocab_size,))
+    assert np.abs(weights).max() > 60
+    assert manifest.shortlist is not None
+    inputs = {entry.name for entry in open_session(bundle / manifest.shortlist.decoders["4"]).get_inputs()}
+    assert set(COLUMN_INPUTS) <= inputs
+
+
+def test_a_map_serves_as_well(
+    tmp_path: Path, tiny_bundle_int8: Path, shortlisted: tuple[Path, Manifest]
+) -> None:
+    bundle, manifest = shortlisted
+    tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
+    table = read_table(bundle)
+    write_vmap(tmp_path / "map", table, tokenizer.source_pieces(), tokenizer.target_pieces())
+    asked = replace(factories.shortlist_options(tmp_path), source=None, target=None, vmap=tmp_path / "map")
+    again = shortlist_bundle(tiny_bundle_int8, tmp_path / "bundle", asked).shortlist
+    assert again is not None
+    assert manifest.shortlist is not None
+    assert (again.origin, again.per_piece, again.frequent) == ("map", None, None)
+    assert again.bleu == manifest.shortlist.bleu
+    assert again.mean_candidates == manifest.shortlist.mean_candidates
+
+
+def test_a_shortlist_that_costs_too_much_is_refused(tmp_path: Path, tiny_bundle_int8: Path) -> None:
+    (tmp_path / "map").write_text("\t.\n", encoding="utf-8")
+    asked = replace(factories.shortlist_options(tmp_path), vmap=tmp_path / "map")
+    with pytest.raises(GateError, match=r"the shortlist loses \d+\.\d\d BLEU on dev.en, more than 0.2"):
+        shortlist_bundle(tiny_bundle_int8, tmp_path / "out", asked)
+    assert not list(tmp_path.glob("*out*"))
+    with pytest.raises(GateError, match="golden translations lie within their candidates"):
+        shortlist_bundle(tiny_bundle_int8, tmp_path / "out", replace(asked, allow_quality_loss=True))
+    assert load_manifest(tiny_bundle_int8).shortlist is None
+
+
+def test_what_cannot_be_done_is_refused(
+    tmp_path: Path, tiny_bundle: Path, tiny_bundle_int8: Path, shortlisted: tuple[Path, Manifest]
+) -> None:
+    asked = factories.shortlist_options(tmp_path, pairs=5)
+    with pytest.raises(ShortlistError, match="needs precision int8, this bundle is fp32"):
+        shortlist_bundle(tiny_bundle, tmp_path / "out", asked)
+    with pytest.raises(ShortlistError, match="has a shortlist already"):
+        add_shortlist(shortlisted[0], asked)
+    with pytest.raises(ShortlistError, match="learnt from a text and its translation, or read from a vmap"):
+        shortlist_bundle(tiny_bundle_int8, tmp_path / "out", replace(asked, target=None))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ShortlistError, match="out exists already; --force replaces it"):
+        shortlist_bundle(tiny_bundle_int8, tmp_path / "out", asked)

@@ -1,0 +1,63 @@
+"""Capitals: what becomes of words in them, and of the translation."""
+
+from pathlib import Path
+
+import pytest
+
+from model.tokenizer import Tokenizer
+from server.service.text.truecasing import Truecaser
+
+SHIPPED = Path(__file__).parents[4] / "bundles" / "en-de" / "source.spm"
+
+
+@pytest.fixture(scope="module")
+def truecaser() -> Truecaser:
+    return Truecaser(Tokenizer.load(SHIPPED))
+
+
+@pytest.mark.parametrize(
+    ("capitals", "plain"),
+    [
+        ("WHERE IS THE TRAIN STATION?", "Where is the train station?"),
+        ("I CAN'T FIND MY KEYS, TOM!", "I can't find my keys, Tom!"),
+        ("DER HUND SCHLÄFT.", "Der Hund schläft."),
+        ('"ARE YOU IN BOSTON?"', '"Are you in Boston?"'),
+        ("MEET ME AT 17:45 IN ROOM B-12.", "Meet me at 17:45 in room B-12."),
+        ("NO WAY", "No way"),
+    ],
+)
+def test_a_sentence_in_capitals_gets_the_case_of_its_words(
+    truecaser: Truecaser, capitals: str, plain: str
+) -> None:
+    assert truecaser.restore(capitals) == (plain, True)
+
+
+@pytest.mark.parametrize(
+    ("emphasised", "plain"),
+    [
+        ("HELLO, how are you?", "Hello, how are you?"),
+        ("Do that NEVER again.", "Do that never again."),
+        ("I said THOMAS, not TOM!", "I said Thomas, not TOM!"),
+        ("NATO and IKEA read JSON and HTML.", "NATO and IKEA read JSON and HTML."),
+        ("In BOSTON it is TERRIBLE!", "In Boston it is terrible!"),
+        ("Set DRAGOMAN_PORT to B-12.", "Set DRAGOMAN_PORT to B-12."),
+    ],
+)
+def test_a_word_in_capitals_is_undone_if_it_is_known(
+    truecaser: Truecaser, emphasised: str, plain: str
+) -> None:
+    assert truecaser.restore(emphasised) == (plain, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "USA", "IT", "B-12", "...", "1234", "Tom is here.", "日本語", "McDonald's", "x", "ß"]
+)
+def test_what_has_no_capitals_to_undo_stays(truecaser: Truecaser, text: str) -> None:
+    assert truecaser.restore(text) == (text, False)
+
+
+def test_what_comes_out_has_the_same_letters(truecaser: Truecaser) -> None:
+    for text in ("ÇA VA, FRANÇOIS?", "ΠΟΥ ΕΊΝΑΙ ΑΥΤΌ;", "ГДЕ ОН?", "Ǆ ABCD", "ŁÓDŹ IS A CITY"):
+        plain, capitals = truecaser.restore(text)
+        assert capitals
+        assert plain.upper() == text

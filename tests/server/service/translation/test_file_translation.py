@@ -1,0 +1,109 @@
+import os
+import threading
+
+import pytest
+
+from server.errors import InferenceError
+from server.service.request_limits import request_limits
+from server.service.translation.file_translation import LineError, LineOptions, LineTranslator, read_lines
+from server.service.translation.request import DecodingWishes
+from server.settings import Settings
+from tests.server.fake_engine import FakeEngine, served_model
+
+
+def translator(engine: FakeEngine, *, split: bool = True) -> LineTranslator:
+    model = served_model(engine)
+    return LineTranslator(
+        model, request_limits(Settings(), model.manifest), DecodingWishes(), LineOptions(split=split)
+    )
+
+
+def translate(source: bytes, engine: FakeEngine | None = None, *, split: bool = True) -> str:
+    reader, writer = os.pipe()
+    feeder = threading.Thread(target=_feed, args=(writer, source))
+    feeder.start()
+    try:
+        return "".join(
+            line.text for line in translator(engine or FakeEngine(), split=split).run(read_lines(reader))
+        )
+    finally:
+        os.close(reader)
+        feeder.join()
+
+
+def _feed(writer: int, source: bytes) -> None:
+    try:
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(source)
+    except BrokenPipeError:
+        pass
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "\n",
+        "one\n",
+        "one",
+        "one\n\n\ntwo\n",
+        "one\r\ntwo\r\n",
+        " One here.  Two there. \n",
+        "x\x85y\n",
+        "\n\nlast",
+    ],
+)
+def test_lines_ends_and_empty_lines_are_kept(source: str) -> None:
+    assert translate(source.encode()) == source.upper()
+
+
+def test_many_lines_stay_in_order_and_more_wait_than_the_engine_takes() -> None:
+    source = "".join(f"line {n}. {'and more. ' * (n % 7)}\n" for n in range(5000))
+    assert translate(source.encode(), FakeEngine(max_queue_sentences=300)) == source.upper()
+
+
+def test_a_line_without_an_end_may_be_longer_than_a_read() -> None:
+    source = "word. " * 30_000
+    assert translate(source.encode()) == source.upper()
+
+
+def test_without_splitting_a_line_is_one_sequence() -> None:
+    engine = FakeEngine()
+    assert translate(b"one. two.\n", engine, split=False) == "ONE. TWO.\n"
+    assert [len(sources) for _, sources, _, _ in engine.submitted] == [1]
+
+
+def test_bytes_that_are_not_utf8_name_their_line() -> None:
+    with pytest.raises(LineError, match="line 3: not valid UTF-8 at byte 3"):
+        translate(b"one\ntwo\nab\xff\nfour\n")
+
+
+def test_a_line_over_the_models_limit_is_named_and_not_cut() -> None:
+    with pytest.raises(LineError, match="line 2: a sentence has 101 tokens"):
+        translate(b"one\n" + b"w " * 100 + b"\nthree\n")
+
+
+def test_lines_before_a_bad_one_are_translated() -> None:
+    lines = []
+    with pytest.raises(LineError, match="line 100:"):
+        for line in translator(FakeEngine()).run([[b"good\n"] * 99 + [b"\xff\n"]]):
+            lines.append(line.text)
+    assert lines == ["GOOD\n"] * 96  # whole batches of 32
+
+
+def test_a_failure_of_the_engine_names_where() -> None:
+    engine = FakeEngine()
+    engine.failure = InferenceError("run failed")
+    with pytest.raises(InferenceError):
+        translate(b"one\n", engine)
+
+
+def test_memory_is_bounded_while_the_reader_of_the_output_is_slow() -> None:
+    engine = FakeEngine()
+    arrived = ([b"line\n"] * 32 for _ in range(10_000))
+    lines = translator(engine).run(arrived)
+    next(lines)
+    while len(engine.submitted) < 60:
+        pass
+    assert len(engine.submitted) < 100
+    lines.close()
