@@ -17,8 +17,8 @@ from export.multi_step.beam_graph import block_size
 from export.multi_step.greedy_graph import WIDE, with_wide_products_apart
 from export.multi_step.loop_graph import Nodes, with_bans
 from export.quality_gates import is_same_in_bursts
-from tests.export.test_quantize import graph, run, weights
-from tests.export.test_verify import open_decoder
+from tests.export.int8.test_quantize import graph, run, weights
+from tests.export.test_quality_gates import open_decoder
 
 
 @pytest.mark.parametrize("with_bias", [False, True])

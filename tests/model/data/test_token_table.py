@@ -219,7 +219,7 @@ def test_a_killed_process_of_the_pool_is_told(tmp_path: Path, monkeypatch: pytes
 _CALLER = """
 import os, time
 if __name__ == "__main__":
-    from model import tokenising_pool as pool
+    from model.data import tokenization_pool as pool
     from model.tokenizer import Tokenizer
     from pathlib import Path
     import multiprocessing, sys
