@@ -33,7 +33,7 @@ from server.runtime.onnx.huge_pages import huge_pages_so_far, use_huge_pages
 from server.runtime.onnx.projection import COLUMN_INPUTS, HIDDEN, OnnxColumns
 from server.runtime.onnx.session_options import CPU, Provider, open_session, run_options, session_options
 from server.runtime.onnx.sessions import OnnxDecoder, OnnxEncoder
-from server.runtime.onnx.top_k_ranker import OnnxRanker
+from server.runtime.onnx.top_k_ranker import OnnxRanker, host_ranking_graph
 from server.runtime.sessions import DecoderSession, EncoderSession
 
 PROCESSOR = OnnxDevice("cpu", CPU, CPU)
@@ -186,7 +186,8 @@ class ModelRuntime:
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
         own_columns = self._shortlist is not None  # every batch has scores of another width
-        return OnnxRanker(PROCESSOR, None if own_columns else self._spec.vocabulary_size, best)
+        graph = host_ranking_graph(None if own_columns else self._spec.vocabulary_size, best)
+        return OnnxRanker(PROCESSOR.session(graph), PROCESSOR.run_options)
 
     def terminate(self) -> None:
         """Make every run, now and later, end with InferenceError."""

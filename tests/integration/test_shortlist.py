@@ -25,7 +25,7 @@ from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver, NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
-from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
 from server.engine.worker.loop import WorkerPool
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
@@ -225,7 +225,7 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
     size, table = manifest.architecture.vocab_size, bundle / manifest.shortlist.table
     shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
     limits = EngineLimits(workers=2, max_rows=8, max_source_tokens=64, max_target_tokens=30)
-    most = largest_request_bytes(runtime.spec, limits, shortlist)
+    most = largest_request_bytes(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec, limits))
     caches = largest_request_bytes(runtime.spec, limits)
     pool = WorkerPool(runtime, replace(limits, max_cache_bytes=most), Watch(), shortlist=shortlist)
     pool.start()

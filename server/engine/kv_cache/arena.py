@@ -8,13 +8,13 @@ P (target capacity) and S (source capacity) start small and grow by doubling up 
 empty arena gives grown memory back. Only filled positions are ever copied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from server.engine.kv_cache.host_memory import HostCaches
-from server.engine.shortlist.projection_columns import BoundColumns
+from server.engine.sentence_arrays import SentenceArrays
 from server.runtime.memory import Caches, Tensor
 from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import StepBuffers
@@ -53,8 +53,9 @@ class Arena:
         spec: ModelSpec,
         beam_width: int,
         max_sentences: int,
-        bound: BoundColumns | None = None,
         caches: Caches | None = None,
+        *,
+        has_own_logits: bool = True,
     ) -> None:
         """Allocate the smallest capacity.
 
@@ -62,25 +63,28 @@ class Arena:
             spec: sizes of the model.
             beam_width: rows per sentence.
             max_sentences: most sentences at a time.
-            bound: columns of the projection that the decoder takes as inputs; None if it has all inside.
             caches: for as many sentences of this width; numpy arrays if None.
+            has_own_logits: whether scores of the whole vocabulary are allocated; if not, `bind_projection`
+                must be called before the first step.
         """
         rows = max_sentences * beam_width
         self._spec = spec
         self.beam_width = beam_width
         self.max_sentences = max_sentences
         self.count = 0
-        self.source_lengths = np.zeros(max_sentences, np.int32)
-        self.target_lengths = np.zeros(max_sentences, np.int32)
-        self.input_ids = np.zeros((rows, 1), np.int64)
-        self._bound = bound
-        self._bound_generation = 0
+        self._arrays = arrays = SentenceArrays(max_sentences)
+        self.source_lengths = arrays.array(np.int32)
+        self.target_lengths = arrays.array(np.int32)
+        self.input_ids = arrays.array(np.int64, beam_width).reshape(rows, 1)
+        self._positions = arrays.array(np.int64, beam_width).reshape(rows, 1)
+        self._self_lengths = arrays.array(np.int32, beam_width).reshape(rows)
+        self._cross_lengths = arrays.array(np.int32)
         self._caches: Caches = caches or HostCaches(spec, beam_width, max_sentences)
-        self._logits = self._caches.zeros((rows if bound is None else 0, spec.vocabulary_size))
-        self._positions = np.zeros((rows, 1), np.int64)
-        self._self_lengths = np.zeros(rows, np.int32)
+        self._projection_inputs: Mapping[str, Tensor] = {}
+        self._projection_outputs: Mapping[str, Tensor] = {}
+        if has_own_logits:
+            self._projection_outputs = {"logits": self._caches.zeros((rows, spec.vocabulary_size))}
         self._self_total = np.zeros((), np.int32)
-        self._cross_lengths = np.zeros(max_sentences, np.int32)
         self._cross_total = np.zeros((), np.int32)
         self._longest: int | None = None  # steps done for the oldest sentence; None after others came or left
         self._prefixes: dict[int, StepBuffers] = {}
@@ -98,8 +102,8 @@ class Arena:
 
     @property
     def logits(self) -> Tensor:
-        """Scores, float32 [max_sentences*K, V] or with bound columns [max_sentences*K, C]."""
-        return self._logits if self._bound is None else self._bound.logits
+        """Scores, float32 [max_sentences*K, V], or as `bind_projection` was told."""
+        return self._projection_outputs["logits"]
 
     @property
     def target_capacity(self) -> int:
@@ -149,6 +153,16 @@ class Arena:
         self._longest = None
         return first
 
+    def bind_projection(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+        """Let the decoder read and write other arrays at its last product from the next step on.
+
+        Args:
+            inputs: further inputs of the decoder, the same for all rows.
+            outputs: its outputs that are no caches, `logits` among them: [max_sentences*K, ...] each.
+        """
+        self._projection_inputs, self._projection_outputs = inputs, outputs
+        self._prefixes.clear()
+
     def prepare_step(self) -> None:
         """Make room for one more position of every row and set the scalar inputs."""
         if self._longest is None:
@@ -167,10 +181,6 @@ class Arena:
         size. Those of all sentences may go on into the places behind them (`Caches.covered`): what a step
         writes there is overwritten by who comes there.
         """
-        bound = self._bound
-        if bound is not None and bound.generation != self._bound_generation:
-            self._prefixes.clear()
-            self._bound_generation = bound.generation
         if first == 0 and count == self.count:
             count = self._cover()
         if first == 0 and count in self._prefixes:
@@ -184,13 +194,9 @@ class Arena:
             "self_total": self._self_total,
             "cross_lengths": self._cross_lengths[sentences],
             "cross_total": self._cross_total,
+            **self._projection_inputs,
         }
-        if bound is not None:
-            inputs["column_weights"] = bound.weights
-            inputs["column_scales"], inputs["column_biases"] = bound.scales, bound.biases
-        outputs: dict[str, Tensor] = {"logits": self.logits[rows]}
-        if bound is not None and bound.hidden is not None:
-            outputs["hidden"] = bound.hidden[rows]
+        outputs = {name: tensor[rows] for name, tensor in self._projection_outputs.items()}
         for name, tensor in self._caches.tensors(rows, sentences):
             inputs[name] = tensor
             if not name.startswith("cross_last"):
@@ -218,27 +224,17 @@ class Arena:
         filled = int(self.target_lengths[rows // self.beam_width].max())
         self._caches.continue_rows(rows, parents, filled)
 
-    def silence(self, place: int) -> None:
+    def zero_logits(self, place: int) -> None:
         """Set the scores of a sentence to zero, so that the search stays in finite numbers."""
         rows = slice(place * self.beam_width, (place + 1) * self.beam_width)
-        if self._bound is not None:
-            self._bound.silence(rows)
-        else:
-            self._caches.clear(self._logits[rows])
+        self._caches.clear(self.logits[rows])
 
     def retire(self, place: int) -> None:
         """Drop the sentence at `place`; the last one, if another, moves there. End a series with `settle`."""
         last = self.count - 1
         if place != last:
-            width = self.beam_width
-            filled, source = int(self.target_lengths[last]), int(self.source_lengths[last])
-            self._caches.move(place, last, filled, source)
-            to_rows = slice(place * width, (place + 1) * width)
-            from_rows = slice(last * width, (last + 1) * width)
-            for lengths in (self.source_lengths, self.target_lengths, self._cross_lengths):
-                lengths[place] = lengths[last]
-            for array in (self.input_ids, self._positions, self._self_lengths):
-                array[to_rows] = array[from_rows]
+            self._caches.move(place, last, int(self.target_lengths[last]), int(self.source_lengths[last]))
+            self._arrays.move(last, place)
         self.count, self._longest = last, None
         if last == 0 and max(self.target_capacity, self.source_capacity) > KEPT_CAPACITY:
             self._allocate_smallest()

@@ -4,24 +4,31 @@ An arena has room for all its sentences at the capacity of the longest (`arena.A
 makes it large, and it gives memory back only when it is empty. A sentence reserves the capacity of its own
 length and of its longest possible target; what the arenas hold never exceeds what is reserved.
 
-With a shortlist a batch also has columns, scores and lists of candidates (`bound_columns`). How many depends
-on what its sentences need, up to all of the vocabulary, so the most is reserved with the arena.
+What a batch may need besides its caches, such as the projection columns of a shortlist, is reserved with its
+arena: `ExtraBytes` says how much that is at most.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from server.engine.kv_cache.arena import KEPT_CAPACITY, next_capacity
 from server.engine.limits import EngineLimits
 from server.engine.scheduling.priority import Lane
 from server.engine.sequence import Sequence
-from server.engine.shortlist.lexical_table import Shortlist
 from server.runtime.model_spec import ModelSpec
 
 USUAL_ROWS = (64, 32, 16, 8)
 """Of `EngineLimits.max_rows` where nobody says how many: the most, unless memory is short. Against 32
 rows, 64 gave 1.1 times the sentences/s of the shipped model with 64 clients, and a better p95 (EPYC); beyond
 that hardly more."""
+
+ExtraBytes = Callable[[int, int], int]
+"""Given a beam width and the most sentences of a batch: bytes that it may take beside its caches."""
+
+
+def no_extra_bytes(beam_width: int, max_sentences: int) -> int:
+    """Say that a batch has nothing beside its caches."""
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +59,23 @@ def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capac
     return values * positions * spec.cache_dtype.itemsize
 
 
-def beside_bytes(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None, beam_width: int) -> int:
-    """Bytes that a batch of a beam width may take beside its caches: what a shortlist needs at most."""
-    if shortlist is None:
-        return 0
-    longest = min(limits.max_source_tokens, spec.max_source_tokens)
-    return shortlist.most_bytes(beam_width, limits.max_rows // beam_width, longest)
-
-
-def largest_request_bytes(spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None = None) -> int:
-    """Bytes that one sentence of the largest size needs, caches and what is beside, over all beam widths."""
+def largest_request_bytes(
+    spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes = no_extra_bytes
+) -> int:
+    """Bytes that one sentence of the largest size needs: the most over all beam widths."""
     largest = Capacity(
         next_capacity(min(limits.max_source_tokens, spec.max_source_tokens), spec.max_source_tokens),
         next_capacity(min(limits.max_target_tokens, spec.max_target_tokens), spec.max_target_tokens),
     )
     widths = [width for width in spec.beam_widths if width <= limits.max_rows]
     return max(
-        cache_bytes(spec, width, limits.max_rows, largest) + beside_bytes(spec, limits, shortlist, width)
+        cache_bytes(spec, width, limits.max_rows, largest) + extra_bytes(width, limits.max_rows // width)
         for width in widths
     )
 
 
 def with_chosen_rows(
-    spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None = None
+    spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes = no_extra_bytes
 ) -> EngineLimits:
     """Choose `max_rows`: the first of `USUAL_ROWS` with which the bound holds the largest request.
 
@@ -83,7 +84,7 @@ def with_chosen_rows(
     Args:
         spec: sizes of the model.
         limits: with the bound, `max_cache_bytes`.
-        shortlist: whose columns lie beside the caches.
+        extra_bytes: what a batch may take beside its caches.
 
     Returns:
         The limits with these `max_rows`; with the least if none of them will do.
@@ -93,22 +94,24 @@ def with_chosen_rows(
     each = [replace(limits, max_rows=rows) for rows in usual]
     if limits.max_cache_bytes is None:
         return each[0]
-    fitting = (one for one in each if largest_request_bytes(spec, one, shortlist) <= limits.max_cache_bytes)
+    fitting = (one for one in each if largest_request_bytes(spec, one, extra_bytes) <= limits.max_cache_bytes)
     return next(fitting, each[-1])
 
 
 class CacheBudget:
     """Reservations of all batches. Not thread-safe: the worker pool calls it under its lock."""
 
-    def __init__(self, spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None = None) -> None:
+    def __init__(
+        self, spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes = no_extra_bytes
+    ) -> None:
         """Reserve nothing yet.
 
         Args:
             spec: sizes of the model.
             limits: with the bound, `max_cache_bytes`, and the sizes of the arenas.
-            shortlist: whose columns lie beside the caches.
+            extra_bytes: what a batch may take beside its caches.
         """
-        self._beside = {width: beside_bytes(spec, limits, shortlist, width) for width in spec.beam_widths}
+        self._extra = {width: extra_bytes(width, limits.max_rows // width) for width in spec.beam_widths}
         self._spec = spec
         self._limits = limits
         self._reserved: dict[tuple[int, Lane], dict[int, Capacity]] = {}
@@ -117,7 +120,7 @@ class CacheBudget:
     def reserved_bytes(self) -> int:
         """Bytes that the batches may grow to with the sentences they have."""
         return sum(
-            cache_bytes(self._spec, width, self._limits.max_rows, capacity) + self._beside[width]
+            cache_bytes(self._spec, width, self._limits.max_rows, capacity) + self._extra[width]
             for arenas in self._reserved.values()
             for width, capacity in arenas.items()
         )
@@ -149,7 +152,7 @@ class CacheBudget:
             return True
         rows = self._limits.max_rows
         added = cache_bytes(spec, width, rows, wanted)
-        added += self._beside[width] if now is None else -cache_bytes(spec, width, rows, now)
+        added += self._extra[width] if now is None else -cache_bytes(spec, width, rows, now)
         if self.reserved_bytes + added > self._limits.max_cache_bytes:
             return False
         arenas[width] = wanted

@@ -44,6 +44,7 @@ from server.engine.search.search import (
     with_room,
 )
 from server.engine.search.stopping import Ended, Ending, ending_of
+from server.engine.sentence_arrays import SentenceArrays
 from server.runtime.memory import Ranker
 from server.runtime.sessions import Beams, BeamSteps
 
@@ -74,17 +75,17 @@ class BeamSearch:
         self._ranker = ranker
         self._eos_id = eos_id
         self._forced_end = forced_end
-        shape = (max_sentences, beam_width)
         self._tokens = np.zeros((max_sentences, 32, beam_width), np.int32)
         self._parents = np.zeros((max_sentences, 32, beam_width), np.int32)
-        self._row_of = np.zeros(shape, np.intp)
-        self._log_probability = np.zeros(shape)
-        self._steps = np.zeros(max_sentences, np.intp)
-        self._max_length = np.zeros(max_sentences, np.intp)
-        self._normalised_first = np.zeros(max_sentences, np.bool_)
-        self._full = np.zeros(max_sentences, np.bool_)
-        self._options = [DecodingOptions()] * max_sentences
-        self._endings: list[Ending] = [ending_of(DecodingOptions(), 1)] * max_sentences
+        self._arrays = arrays = SentenceArrays(max_sentences)
+        self._row_of = arrays.array(np.intp, beam_width)
+        self._log_probability = arrays.array(np.float64, beam_width)
+        self._steps = arrays.array(np.intp)
+        self._max_length = arrays.array(np.intp)
+        self._normalised_first = arrays.array(np.bool_)
+        self._full = arrays.array(np.bool_)
+        self._options = arrays.values(DecodingOptions())
+        self._endings: list[Ending] = arrays.values(ending_of(DecodingOptions(), 1))
         self._places = np.arange(max_sentences)[:, None]
         self._identity = np.tile(np.arange(beam_width), (max_sentences, 1))
         self._some_first = False  # whether one of all sentences since the last look is normalised first
@@ -213,24 +214,13 @@ class BeamSearch:
         found = [(score, self._tokens_of(place, ended)) for score, ended in ranked]
         return make_result(found, self._eos_id, is_cut=cut)
 
-    def retire(self, place: int, last: int) -> None:
-        """Forget the sentence at `place`; the one at `last` moves there."""
+    def move(self, last: int, to: int) -> None:
+        """Forget the sentence at `to`; the one at `last` moves there."""
         filled = int(self._steps[last])
-        for array in (
-            self._row_of,
-            self._log_probability,
-            self._steps,
-            self._max_length,
-            self._normalised_first,
-            self._full,
-        ):
-            array[place] = array[last]
-        self._tokens[place, :filled] = self._tokens[last, :filled]
-        self._parents[place, :filled] = self._parents[last, :filled]
-        self._options[place] = self._options[last]
-        self._endings[place] = self._endings[last]
-        self._constraints.retire(place, last)
-        self._sampler.retire(place, last)
+        for history in (self._tokens, self._parents):
+            history[to, :filled] = history[last, :filled]
+        for part in (self._arrays, self._constraints, self._sampler):
+            part.move(last, to)
 
     def _offers(self, logits: Floats, columns: Columns) -> tuple[Places, Floats]:
         """Constrain the scores [N*K, C] and find the 2K best of every row; see `best_offers`."""

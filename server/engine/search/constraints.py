@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
 from server.engine.search.candidate_ids import Columns
+from server.engine.sentence_arrays import SentenceArrays
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
@@ -46,15 +47,16 @@ class Constraints:
         self._eos_id = eos_id
         self._never = np.array(sorted(set(suppressed_ids)), np.int64)
         self._forced_end = forced_end
-        self._changes = np.zeros(max_sentences, np.bool_)
-        self._remembers = np.zeros(max_sentences, np.bool_)
-        self._min_length = np.zeros(max_sentences, np.intp)
-        self._penalty = np.ones(max_sentences, np.float32)
-        self._ngram = np.zeros(max_sentences, np.intp)
-        self._forces = np.zeros(max_sentences, np.bool_)
-        self._prefix_length = np.zeros(max_sentences, np.intp)
-        self._last_step = np.zeros(max_sentences, np.intp)
-        self._prefix: list[tuple[int, ...]] = [()] * max_sentences
+        self._arrays = arrays = SentenceArrays(max_sentences)
+        self._changes = arrays.array(np.bool_)
+        self._remembers = arrays.array(np.bool_)
+        self._min_length = arrays.array(np.intp)
+        self._penalty = arrays.array(np.float32)
+        self._ngram = arrays.array(np.intp)
+        self._forces = arrays.array(np.bool_)
+        self._prefix_length = arrays.array(np.intp)
+        self._last_step = arrays.array(np.intp)
+        self._prefix: list[tuple[int, ...]] = arrays.values(())
         self._written = np.zeros((max_sentences * width, 32), np.int32)
         self._end = np.array([eos_id])
         self._looked_at = -1  # how many sentences the next three are about; -1 if they have changed
@@ -99,26 +101,13 @@ class Constraints:
             return soonest, False
         return (0 if waits.max() > 0 else sys.maxsize), True
 
-    def retire(self, place: int, last: int) -> None:
-        """Forget the sentence at `place`; the one at `last` moves there."""
+    def move(self, last: int, to: int) -> None:
+        """Forget the sentence at `to`; the one at `last` moves there."""
         self._looked_at = -1
-        for array in (
-            self._changes,
-            self._remembers,
-            self._min_length,
-            self._penalty,
-            self._ngram,
-            self._forces,
-            self._prefix_length,
-            self._last_step,
-        ):
-            array[place] = array[last]
-        self._prefix[place] = self._prefix[last]
-        if self._remembers[last]:
+        self._arrays.move(last, to)
+        if self._remembers[to]:
             width = self._width
-            self._written[place * width : (place + 1) * width] = self._written[
-                last * width : (last + 1) * width
-            ]
+            self._written[to * width : (to + 1) * width] = self._written[last * width : (last + 1) * width]
 
     def apply(
         self, logits: Floats, steps: Places, columns: Columns, normalisers: Floats | None = None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
 from server.engine.search.top_k import top_k
+from server.engine.sentence_arrays import SentenceArrays
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -51,11 +52,12 @@ class Sampler:
 
     def __init__(self, max_sentences: int) -> None:
         """Make room for `max_sentences`."""
-        self._samples = np.zeros(max_sentences, np.intp)
-        self._topk = np.zeros(max_sentences, np.intp)
-        self._topp = np.ones(max_sentences)
-        self._temperature = np.ones(max_sentences)
-        self._uniforms: list[Doubles] = [np.empty((0, 0))] * max_sentences
+        self._arrays = arrays = SentenceArrays(max_sentences)
+        self._samples = arrays.array(np.intp)
+        self._topk = arrays.array(np.intp)
+        self._topp = arrays.array(np.float64)
+        self._temperature = arrays.array(np.float64)
+        self._uniforms: list[Doubles] = arrays.values(np.empty((0, 0)))
         self._any = False  # whether one of all sentences since the last look draws
 
     def admit(self, place: int, options: DecodingOptions, source: Sequence[int], max_length: int) -> None:
@@ -68,11 +70,9 @@ class Sampler:
             self._temperature[place] = options.sampling_temperature
             self._uniforms[place] = uniforms(options.seed, source, options.num_hypotheses, max_length)
 
-    def retire(self, place: int, last: int) -> None:
-        """Forget the sentence at `place`; the one at `last` moves there."""
-        for array in (self._samples, self._topk, self._topp, self._temperature):
-            array[place] = array[last]
-        self._uniforms[place] = self._uniforms[last]
+    def move(self, last: int, to: int) -> None:
+        """Forget the sentence at `to`; the one at `last` moves there."""
+        self._arrays.move(last, to)
 
     def draws(self, count: int) -> bool:
         """Whether any of the first `count` sentences draws its tokens."""

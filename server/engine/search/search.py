@@ -30,6 +30,7 @@ from server.engine.search.constraints import Constraints
 from server.engine.search.log_sum_exp import log_sum_exp
 from server.engine.search.sampling import Sampler
 from server.engine.search.stopping import normalised
+from server.engine.sentence_arrays import SentenceArrays
 from server.engine.sequence import FinishReason, Hypothesis
 
 Floats = NDArray[np.float32]
@@ -107,8 +108,8 @@ class Search(Protocol):
     def result(self, place: int) -> SearchResult:
         """Give the hypotheses of an ended sentence; valid until the next `advance`."""
 
-    def retire(self, place: int, last: int) -> None:
-        """Forget the sentence at `place`; the one at `last` moves there."""
+    def move(self, last: int, to: int) -> None:
+        """Forget the sentence at `to`; the one at `last` moves there."""
 
 
 NO_ROWS: Places = np.empty(0, np.intp)
@@ -135,12 +136,13 @@ class GreedySearch:
         self._eos_id = eos_id
         self._forced_end = forced_end
         self._history = np.zeros((max_sentences, 32), np.int32)
-        self._steps = np.zeros(max_sentences, np.intp)
-        self._max_length = np.zeros(max_sentences, np.intp)
-        self._length_penalty = np.zeros(max_sentences)
-        self._scored = np.zeros(max_sentences, np.bool_)
+        self._arrays = arrays = SentenceArrays(max_sentences)
+        self._steps = arrays.array(np.intp)
+        self._max_length = arrays.array(np.intp)
+        self._length_penalty = arrays.array(np.float64)
+        self._scored = arrays.array(np.bool_)
         self._some_scored = False
-        self._log_probability = np.zeros(max_sentences)
+        self._log_probability = arrays.array(np.float64)
         self._places = np.arange(max_sentences)
         self._constraints = Constraints(1, max_sentences, eos_id, suppressed_ids, forced_end)
         self._sampler = Sampler(max_sentences)
@@ -258,13 +260,11 @@ class GreedySearch:
         cut = self._forced_end and length == self._max_length[place]
         return make_result([(score, tokens)], self._eos_id, is_cut=cut)
 
-    def retire(self, place: int, last: int) -> None:
-        """Forget the sentence at `place`; the one at `last` moves there."""
-        for array in (self._steps, self._max_length, self._length_penalty, self._scored, self._history):
-            array[place] = array[last]
-        self._log_probability[place] = self._log_probability[last]
-        self._constraints.retire(place, last)
-        self._sampler.retire(place, last)
+    def move(self, last: int, to: int) -> None:
+        """Forget the sentence at `to`; the one at `last` moves there."""
+        self._history[to] = self._history[last]
+        for part in (self._arrays, self._constraints, self._sampler):
+            part.move(last, to)
 
 
 def make_result(ranked: list[tuple[float, list[int]]], eos_id: int, *, is_cut: bool) -> SearchResult:

@@ -4,7 +4,7 @@ The candidates of a sentence follow from its own tokens alone, so that it gets t
 being decoded. `export.shortlist.lexical_table` writes the file and says what is in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.bundle import BundleError
+from server.engine.limits import EngineLimits
 from server.engine.shortlist.projection_columns import WHOLE_ABOVE, most_bytes
+from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import ColumnSource
 
 Tokens = NDArray[np.int64]
@@ -140,6 +142,18 @@ class Shortlist:
         if found:
             chosen[np.concatenate(found)] = True
         return np.flatnonzero(chosen)
+
+
+def extra_bytes_of(
+    shortlist: Shortlist | None, spec: ModelSpec, limits: EngineLimits
+) -> Callable[[int, int], int]:
+    """Tell what a batch may take beside its caches: given its beam width and most sentences, bytes."""
+    longest = min(limits.max_source_tokens, spec.max_source_tokens)
+
+    def extra_bytes(beam_width: int, max_sentences: int) -> int:
+        return 0 if shortlist is None else shortlist.most_bytes(beam_width, max_sentences, longest)
+
+    return extra_bytes
 
 
 def _integers(array: NDArray[np.generic], axes: int) -> Tokens:

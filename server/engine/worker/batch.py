@@ -1,7 +1,8 @@
 """The sentences of one worker that decode together: one beam width, one arena, one search, one decoder."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,13 @@ from server.engine.observer import EngineObserver
 from server.engine.search.beam import BeamSearch
 from server.engine.search.device_scores import BestColumns
 from server.engine.search.search import Advance, GreedySearch, SearchResult
-from server.engine.sequence import Sequence
+from server.engine.sequence import Outcome, Sequence, SequenceResult
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.shortlist.projection_columns import BoundColumns
 from server.errors import InferenceError
 from server.runtime.memory import Device, Ranker, Tensor
 from server.runtime.model_spec import ModelSpec
-from server.runtime.sessions import BeamBurstSession, BurstSession, DecoderSession
+from server.runtime.sessions import BeamBurstSession, BurstSession, DecoderSession, Runtime
 
 BURST_BYTES = 1024 * 1024
 """Bytes of caches, with all their positions, and scores up to which several greedy steps are made in one run:
@@ -33,11 +34,42 @@ beams of 6+6 layers of 512 reach them after 21 steps, 32 of one layer of 256 aft
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A sentence that left a batch: what was found, or why nothing was."""
+class BatchSessions:
+    """What decodes the sentences of one batch, for nobody else. Owned by the worker thread.
 
-    sequence: Sequence
-    found: SearchResult | InferenceError
+    Attributes:
+        decoder: makes one step at this beam width.
+        device: where caches and scores lie; None for numpy arrays.
+        ranker: ranks scores in numpy arrays for a beam search; numpy does it if None.
+        burst: makes several steps of a few sentences, for beam width 1; None if nothing does.
+        beam_burst: the same for others.
+    """
+
+    decoder: DecoderSession
+    device: Device | None = None
+    ranker: Ranker | None = None
+    burst: BurstSession | None = None
+    beam_burst: BeamBurstSession | None = None
+
+    @classmethod
+    def of(cls, runtime: Runtime, beam_width: int, stop: NDArray[np.int64]) -> Self:
+        """Ask a model for them.
+
+        Args:
+            runtime: the model.
+            beam_width: rows per sentence.
+            stop: int64 []; other than 0 it ends a run of several steps after the next one.
+
+        Raises:
+            InferenceError: the decoder cannot be loaded.
+        """
+        decoder, device = runtime.decoder(beam_width), runtime.device
+        if beam_width == 1:
+            return cls(decoder, device, burst=runtime.burst(stop))
+        ranker = None
+        if device is None:
+            ranker = runtime.ranker(min(2 * beam_width, runtime.spec.vocabulary_size))
+        return cls(decoder, device, ranker, beam_burst=runtime.beam_burst(beam_width, stop))
 
 
 class Batch:
@@ -50,43 +82,40 @@ class Batch:
 
     def __init__(
         self,
-        decoder: DecoderSession,
+        sessions: BatchSessions,
         spec: ModelSpec,
         beam_width: int,
         limits: EngineLimits,
         observer: EngineObserver,
+        clock: Callable[[], float],
         shortlist: Shortlist | None = None,
-        device: Device | None = None,
-        ranker: Ranker | None = None,
-        burst: BurstSession | None = None,
-        beam_burst: BeamBurstSession | None = None,
     ) -> None:
         """Allocate the arena and the search.
 
         Args:
-            decoder: a session for this beam width that nobody else uses.
+            sessions: for this beam width, that nobody else uses.
             spec: sizes of the model.
             beam_width: rows per sentence.
             limits: rows of the worker, all of which this batch may get, and the longest target.
             observer: told of failed runs.
+            clock: monotonic seconds.
             shortlist: gives every sentence its candidates; None if the decoder scores the whole vocabulary.
-            device: where caches and scores lie; None for numpy arrays.
-            ranker: ranks the scores for a beam search; numpy does it if None.
-            burst: makes several steps of a few sentences, for beam width 1; None if nothing does.
-            beam_burst: the same for others.
         """
         max_sentences = limits.max_rows // beam_width
-        self._decoder = decoder
+        self._sessions = sessions
         self._max_length = min(spec.max_target_tokens, limits.max_target_tokens)
         self._observer = observer
+        self._clock = clock
         self._shortlist = shortlist
         self._bound: BoundColumns | None = None
+        self._bound_generation = 0
         if shortlist is not None:
             self._bound = BoundColumns(
                 shortlist.columns, spec.vocabulary_size, beam_width, max_sentences, shortlist.whole_above
             )
+        device = sessions.device
         caches = None if device is None else device.caches(spec, beam_width, max_sentences)
-        self._arena = Arena(spec, beam_width, max_sentences, self._bound, caches)
+        self._arena = Arena(spec, beam_width, max_sentences, caches, has_own_logits=shortlist is None)
         self._best: BestColumns | None = None
         if device is not None:
             self._best = BestColumns(device, spec, beam_width, max_sentences)
@@ -95,14 +124,12 @@ class Batch:
         if beam_width == 1:
             self._search = GreedySearch(max_sentences, *ids)
         else:
-            self._search = BeamSearch(beam_width, max_sentences, *ids, ranker)
-        self._burst = burst
-        self._beam_burst = beam_burst
+            self._search = BeamSearch(beam_width, max_sentences, *ids, sessions.ranker)
         self._position_bytes = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size
         self._position_bytes *= spec.cache_dtype.itemsize
         self._score_bytes = spec.vocabulary_size * np.dtype(np.float32).itemsize
-        if spec.vocabulary_size - len(spec.suppressed_ids) <= 2 * beam_width:
-            self._beam_burst = None  # it needs 2K words besides the end token
+        # Several steps of a beam search need 2K words besides the end token.
+        self._may_leap = spec.vocabulary_size - len(spec.suppressed_ids) > 2 * beam_width
         self.sequences: list[Sequence] = []
         self.steps = 1
 
@@ -135,7 +162,7 @@ class Batch:
             self._search.admit(place, sequence.options, longest, sequence.source)
         self.sequences.extend(sequences)
 
-    def step(self, most: int = 1) -> list[Finished]:
+    def step(self, most: int = 1) -> list[Outcome]:
         """Decode one target position of every sentence; those that end leave.
 
         Args:
@@ -175,12 +202,28 @@ class Batch:
         arena.prepare_step()
         if bound is not None:
             bound.shrink()
+            self._bind_columns(bound)
         failed.update(self._run(0, arena.count))
         if self._best is not None:
             return self._best.advance(self._search, arena.logits[: arena.rows])
         if bound is not None:
             return self._search.advance(*bound.own_scores())
         return self._search.advance(arena.logits[: arena.rows])
+
+    def _bind_columns(self, bound: BoundColumns) -> None:
+        """Hand the arrays of the projection to the arena, if they are others than at the last step."""
+        if bound.generation == self._bound_generation:
+            return
+        self._bound_generation = bound.generation
+        inputs = {
+            "column_weights": bound.weights,
+            "column_scales": bound.scales,
+            "column_biases": bound.biases,
+        }
+        outputs = {"logits": bound.logits}
+        if bound.hidden is not None:
+            outputs["hidden"] = bound.hidden
+        self._arena.bind_projection(inputs, outputs)
 
     def _leap(self, most: int) -> Advance | None:
         """Make several steps of few sentences in one run; None if that cannot be done now."""
@@ -196,7 +239,7 @@ class Batch:
 
     def _leap_greedily(self, search: GreedySearch, most: int) -> Advance | None:
         """Make several greedy steps of all sentences, if they are few."""
-        burst, arena = self._burst, self._arena
+        burst, arena = self._sessions.burst, self._arena
         positions = arena.target_capacity + arena.source_capacity
         row_bytes = positions * self._position_bytes + self._score_bytes
         if burst is None or (arena.count > 1 and arena.count * row_bytes > BURST_BYTES):
@@ -214,10 +257,10 @@ class Batch:
 
     def _leap_beams(self, search: BeamSearch, most: int) -> Advance | None:
         """Make several steps of all sentences, if they are few."""
-        burst, arena = self._beam_burst, self._arena
+        burst, arena = self._sessions.beam_burst, self._arena
         positions = BEAM_BURST_BYTES // (arena.rows * self._position_bytes)
         most = min(most, positions - arena.longest_target)
-        if burst is None or most < 2:
+        if burst is None or not self._may_leap or most < 2:
             return None
         room, beams = search.leeway(arena.count)
         steps = min(most, room)
@@ -248,25 +291,34 @@ class Batch:
             The places of sentences that fail alone, and how.
         """
         try:
-            self._decoder.step(self._arena.buffers(first, count))
+            self._sessions.decoder.step(self._arena.buffers(first, count))
             if self._bound is not None:
                 self._bound.project(first, count)
         except InferenceError as error:
             self._observer.error("run_failed" if count > 1 else "poison")
             if count == 1:
-                self._arena.silence(first)
+                self._silence(first)
                 return {first: error}
             half = count // 2
             return self._run(first, half) | self._run(first + half, count - half)
         return {}
 
-    def _retire(self, leaving: dict[int, SearchResult | InferenceError]) -> list[Finished]:
+    def _silence(self, place: int) -> None:
+        """Set the scores of a sentence to zero, so that the search stays in finite numbers."""
+        width = self._arena.beam_width
+        if self._bound is not None:
+            self._bound.silence(slice(place * width, (place + 1) * width))
+        else:
+            self._arena.zero_logits(place)
+
+    def _retire(self, leaving: dict[int, SearchResult | InferenceError]) -> list[Outcome]:
         """Free the places of sentences that leave, the last first so that no place moves before its turn."""
-        finished = [Finished(self.sequences[place], found) for place, found in leaving.items()]
+        now_s = self._clock()
+        outcomes = [_outcome(self.sequences[place], found, now_s) for place, found in leaving.items()]
         for place in sorted(leaving, reverse=True):
             self._free(place)
         self._arena.settle()
-        return finished
+        return outcomes
 
     def _free(self, place: int) -> None:
         """Free one place in the arena, the search and the list; the last sentence moves there."""
@@ -275,6 +327,22 @@ class Batch:
         if self._bound is not None:
             self._bound.retire(place)
         if place != last:
-            self._search.retire(place, last)
+            self._search.move(last, place)
             self.sequences[place] = self.sequences[last]
         self.sequences.pop()
+
+
+def _outcome(sequence: Sequence, found: SearchResult | InferenceError, now_s: float) -> Outcome:
+    """Say how a sentence that left its batch at `now_s` ended."""
+    if isinstance(found, InferenceError):
+        return Outcome(sequence, found)
+    result = SequenceResult(
+        hypotheses=found.hypotheses,
+        finish_reason=found.finish_reason,
+        source_tokens=len(sequence.source),
+        target_tokens=len(found.hypotheses[0].tokens),
+        queue_s=sequence.queue_s,
+        encode_s=sequence.encode_s,
+        decode_s=now_s - sequence.decoding_since_s,
+    )
+    return Outcome(sequence, result)

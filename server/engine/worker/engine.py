@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver
-from server.engine.sequence import Outcome, Sequence, SequenceResult, end_of_unwanted
+from server.engine.sequence import Outcome, Sequence, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist
-from server.engine.worker.batch import Batch, Finished
+from server.engine.worker.batch import Batch, BatchSessions
 from server.engine.worker.encoder_batching import CALL_COST_TOKENS, encoder_batches
 from server.errors import InferenceError
-from server.runtime.memory import Ranker
 from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import EncoderSession, Runtime
 
@@ -122,17 +121,17 @@ class Engine:
         started_s, busy_rows = self._clock(), self.rows
         busy = [batch for batch in self._batches.values() if batch.sequences]
         most = self._steps_at_once() if bursts and len(busy) == 1 else 1
-        finished: list[Finished] = []
+        outcomes: list[Outcome] = []
         steps = 0
         for batch in busy:
-            finished += batch.step(most)
+            outcomes += batch.step(most)
             steps = batch.steps
         now_s = self._clock()
         if busy_rows:
             self._step_s = (now_s - started_s) / steps
             for _ in range(steps):
                 self._observer.step(busy_rows, self._limits.max_rows - busy_rows, self._step_s)
-        return [self._outcome(sentence, now_s) for sentence in finished]
+        return outcomes
 
     @property
     def next_deadline_s(self) -> float:
@@ -199,42 +198,16 @@ class Engine:
     def _batch(self, beam_width: int) -> Batch:
         """Give the batch of a beam width; made when it is first needed."""
         if beam_width not in self._batches:
-            decoder = self._runtime.decoder(beam_width)
             self._batches[beam_width] = Batch(
-                decoder,
+                BatchSessions.of(self._runtime, beam_width, self._stop),
                 self._spec,
                 beam_width,
                 self._limits,
                 self._observer,
+                self._clock,
                 self._shortlist,
-                self._runtime.device,
-                self._ranker(beam_width),
-                self._runtime.burst(self._stop) if beam_width == 1 else None,
-                self._runtime.beam_burst(beam_width, self._stop) if beam_width > 1 else None,
             )
         return self._batches[beam_width]
-
-    def _ranker(self, beam_width: int) -> Ranker | None:
-        """Give a beam search what ranks scores that lie in numpy arrays."""
-        if beam_width == 1 or self._runtime.device is not None:
-            return None
-        return self._runtime.ranker(min(2 * beam_width, self._spec.vocabulary_size))
-
-    def _outcome(self, finished: Finished, now_s: float) -> Outcome:
-        """Say how a sentence that left its batch ended."""
-        sequence, found = finished.sequence, finished.found
-        if isinstance(found, InferenceError):
-            return Outcome(sequence, found)
-        result = SequenceResult(
-            hypotheses=found.hypotheses,
-            finish_reason=found.finish_reason,
-            source_tokens=len(sequence.source),
-            target_tokens=len(found.hypotheses[0].tokens),
-            queue_s=sequence.queue_s,
-            encode_s=sequence.encode_s,
-            decode_s=now_s - sequence.decoding_since_s,
-        )
-        return Outcome(sequence, result)
 
 
 def encoder_tokens(runtime: Runtime, limits: EngineLimits) -> int:

@@ -26,7 +26,7 @@ from server.engine.scheduling.placement import Shares
 from server.engine.scheduling.priority import LANES, STARTS_FIRST, Lane
 from server.engine.scheduling.waiting_queue import GUARDED_TOKENS, Load
 from server.engine.sequence import Sequence, end_of_unwanted
-from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
 from server.engine.worker.engine import Engine, encoder_tokens
 from server.engine.worker.worker import Lanes
 from server.errors import DrainingError
@@ -69,7 +69,7 @@ class WorkerPool(Pool):
         super().__init__(runtime.spec, limits, observer or NullObserver(), clock)
         self._runtime: Runtime | None = runtime
         self._calls = [threading.Condition(self._lock) for _ in range(limits.workers)]
-        self._budget = CacheBudget(runtime.spec, limits, shortlist)
+        self._budget = CacheBudget(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec, limits))
         self._stops = stops or [np.zeros((), np.int64) for _ in range(limits.workers)]
         self._lanes = [self._lanes_of(worker, runtime, shortlist) for worker in range(limits.workers)]
         self._threads: list[threading.Thread] = []

@@ -25,7 +25,6 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from server.runtime.device.device import OnnxDevice
 from server.runtime.model_spec import Array
 from server.runtime.onnx.graph_writer import ELEMENT_TYPES, GraphWriter
 from server.runtime.onnx.io_binding import bind_arrays
@@ -41,21 +40,18 @@ _RUN_ELEMENTS = 1 << 18
 class OnnxRanker:
     """Ranks scores that lie in a numpy array; see `memory.Ranker`. Owned by the worker thread."""
 
-    def __init__(self, device: OnnxDevice, vocabulary: int | None, best: int) -> None:
-        """Load the graph.
+    def __init__(self, session: ort.InferenceSession, run_options: ort.RunOptions) -> None:
+        """Wrap a loaded graph.
 
         Args:
-            device: the processor.
-            vocabulary: columns V; None if there may be another number of them every time.
-            best: columns k of every row that are wanted; not more than V.
+            session: of `host_ranking_graph`, on the processor.
+            run_options: options of every run.
         """
-        graph = any_width_graph(best)
-        if vocabulary is not None:
-            graph = ranking_graph(vocabulary, best, block=block_size(vocabulary, best))
-        self._session = device.session(graph)
-        self._run_options = device.run_options
-        self._best = best
-        self._same_again = vocabulary is not None  # of scores of any width only the last are kept bound
+        self._session = session
+        self._run_options = run_options
+        self._best: int = session.get_outputs()[0].shape[1]
+        # Of scores of any width only the last are kept bound.
+        self._same_again = isinstance(session.get_inputs()[0].shape[1], int)
         self._bound: dict[tuple[int, ...], _Bound] = {}
 
     def best(self, logits: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -94,6 +90,18 @@ class _Bound:
                 "log_probabilities": self.log_probabilities[part],
             }
             self.bindings.append(bind_arrays(session, {"logits": logits[part]}, outputs))
+
+
+def host_ranking_graph(vocabulary: int | None, best: int) -> bytes:
+    """Write the graph that suits a processor best.
+
+    Args:
+        vocabulary: columns V; None if their number changes.
+        best: columns k of each row to find, at most V.
+    """
+    if vocabulary is None:
+        return any_width_graph(best)
+    return ranking_graph(vocabulary, best, block=block_size(vocabulary, best))
 
 
 def block_size(vocabulary: int, best: int) -> int | None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
 from server.engine.dispatch.dispatcher import ProcessPool
 from server.engine.dispatch.fork_server import fork_server
-from server.engine.kv_cache.budget import largest_request_bytes, with_chosen_rows
+from server.engine.kv_cache.budget import ExtraBytes, largest_request_bytes, with_chosen_rows
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver
-from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
 from server.engine.worker.loop import WorkerPool
 from server.errors import DeviceError, SettingError
 from server.runtime.device.device import OnnxDevice, cuda, has_cuda
@@ -118,9 +118,10 @@ def _start_workers(
         unbounded = {"max_queue_sentences": sys.maxsize, "max_queue_tokens": sys.maxsize}
         limits = replace(limits, max_cache_bytes=share, **unbounded)
     shortlist = _read_shortlist(bundle, manifest, runtime)
+    extra_bytes = extra_bytes_of(shortlist, runtime.spec, limits)
     if not limits.max_rows:
-        limits = with_chosen_rows(runtime.spec, limits, shortlist)
-    _check_cache_bound(settings, runtime.spec, limits, shortlist)
+        limits = with_chosen_rows(runtime.spec, limits, extra_bytes)
+    _check_cache_bound(settings, runtime.spec, limits, extra_bytes)
     pool = make_pool(runtime, limits, shortlist=shortlist)
     pool.start()
     try:
@@ -206,10 +207,10 @@ def _read_shortlist(bundle: Path, manifest: Manifest, runtime: ModelRuntime) -> 
 
 
 def _check_cache_bound(
-    settings: Settings, spec: ModelSpec, limits: EngineLimits, shortlist: Shortlist | None
+    settings: Settings, spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes
 ) -> None:
     """Refuse a bound under which a request that is allowed could never be decoded."""
-    needed_bytes, bound = largest_request_bytes(spec, limits, shortlist), limits.max_cache_bytes
+    needed_bytes, bound = largest_request_bytes(spec, limits, extra_bytes), limits.max_cache_bytes
     if bound is not None and needed_bytes > bound:
         shares = (settings.max_kv_cache_mib << 20) // bound
         share = "" if shares == 1 else f", of which there is one of {shares} equal shares"

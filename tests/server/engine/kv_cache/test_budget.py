@@ -16,9 +16,7 @@ from server.engine.kv_cache.budget import (
 )
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
-from server.engine.shortlist.lexical_table import Shortlist
-from server.runtime.model_spec import Array
-from tests.server.engine.fakes import VOCABULARY, FakeEncoder, sentence, spec
+from tests.server.engine.fakes import FakeEncoder, sentence, spec
 
 SPEC = spec(max_source_tokens=500, max_target_tokens=400)
 LIMITS = EngineLimits(max_rows=8, max_source_tokens=500, max_target_tokens=400)
@@ -138,45 +136,31 @@ def test_without_a_bound_everything_fits() -> None:
     assert CacheBudget(SPEC, LIMITS).reserve(0, "long", sentence([7] * 500, options(400)))
 
 
-class NoColumns:
-    """Columns that are never read."""
-
-    width = 16
-    hidden_dtype = np.dtype(np.uint8)
-
-    def columns(self, ids: Array) -> tuple[Array, Array, Array]:
-        raise AssertionError
-
-    def project(self, hidden: Array, logits: Array) -> None:
-        raise AssertionError
+def extra_bytes(beam_width: int, max_sentences: int) -> int:
+    return 5000 * beam_width + 7 * max_sentences
 
 
-SHORTLIST = Shortlist([3], {(7,): np.arange(40)}, VOCABULARY, NoColumns())
-
-
-def test_what_a_shortlist_has_beside_a_cache_is_reserved_with_it() -> None:
-    budget = CacheBudget(SPEC, dataclasses.replace(LIMITS, max_cache_bytes=10**9), SHORTLIST)
-    beside = {width: SHORTLIST.most_bytes(width, 8 // width, 500) for width in (1, 2)}
-    assert min(beside.values()) > 4 * 8 * VOCABULARY  # scores at least
+def test_what_a_batch_has_beside_its_caches_is_reserved_with_them() -> None:
+    budget = CacheBudget(SPEC, dataclasses.replace(LIMITS, max_cache_bytes=10**9), extra_bytes)
     assert budget.reserve(0, "short", sentence([7], options(10)))
     assert budget.reserve(0, "short", sentence([7] * 90, options(50)))  # the same batch: once
-    first = cache_bytes(SPEC, 1, 8, Capacity(128, 64)) + beside[1]
+    first = cache_bytes(SPEC, 1, 8, Capacity(128, 64)) + extra_bytes(1, 8)
     assert budget.reserved_bytes == first
     assert budget.reserve(0, "short", sentence([7], options(10, beam_size=2)))
-    assert budget.reserved_bytes == first + cache_bytes(SPEC, 2, 8, Capacity(32, 32)) + beside[2]
+    assert budget.reserved_bytes == first + cache_bytes(SPEC, 2, 8, Capacity(32, 32)) + extra_bytes(2, 4)
     budget.emptied(0, "short")
     assert budget.freed(0, "short", kept={1})
     assert budget.reserved_bytes == first
 
 
-def test_the_largest_request_fits_exactly_beside_a_shortlist() -> None:
-    needed = largest_request_bytes(SPEC, LIMITS, SHORTLIST)
+def test_the_largest_request_fits_exactly_with_its_extra_bytes() -> None:
+    needed = largest_request_bytes(SPEC, LIMITS, extra_bytes)
     assert needed > largest_request_bytes(SPEC, LIMITS)
     largest = sentence([7] * 500, options(400))
     for missing in (0, 1):
         limits = dataclasses.replace(LIMITS, max_cache_bytes=needed - missing)
         fits = [
-            CacheBudget(SPEC, limits, SHORTLIST).reserve(
+            CacheBudget(SPEC, limits, extra_bytes).reserve(
                 0, "long", dataclasses.replace(largest, options=options(400, beam_size=width))
             )
             for width in SPEC.beam_widths

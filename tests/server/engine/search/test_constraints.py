@@ -146,7 +146,7 @@ def test_a_moved_sentence_keeps_its_history() -> None:
         constraints.admit(place, DecodingOptions() if place < 2 else options, 9)
     tokens = np.array([4, 5, 6, 7, 8, 9])
     constraints.follow(np.zeros(3, np.intp), tokens, np.array([5]), np.array([4]))
-    constraints.retire(0, 2)
+    constraints.move(2, 0)
     scores = np.zeros((4, 20), np.float32)
     constraints.apply(scores, np.ones(2, np.intp), Columns())
     assert [np.flatnonzero(np.isneginf(row)).tolist() for row in scores] == [[8], [9], [], []]

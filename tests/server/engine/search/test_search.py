@@ -142,7 +142,7 @@ def test_moving_a_sentence_moves_everything_about_it() -> None:
             for number, logits in enumerate(steps):
                 alone = moves and number >= 20
                 if moves and number == 20:
-                    search.retire(0, 1)
+                    search.move(1, 0)
                 both = logits[:, :rows] if not alone else logits[1:, :rows]
                 advance = search.advance(both.reshape(-1, 50).copy())
                 place = 0 if alone else 1

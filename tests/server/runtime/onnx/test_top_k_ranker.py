@@ -7,7 +7,17 @@ import pytest
 from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
 from server.runtime.model_runtime import PROCESSOR
-from server.runtime.onnx.top_k_ranker import OnnxRanker, any_width_graph, block_size, ranking_graph
+from server.runtime.onnx.top_k_ranker import (
+    OnnxRanker,
+    any_width_graph,
+    block_size,
+    host_ranking_graph,
+    ranking_graph,
+)
+
+
+def ranker(vocabulary: int | None, best: int) -> OnnxRanker:
+    return OnnxRanker(PROCESSOR.session(host_ranking_graph(vocabulary, best)), PROCESSOR.run_options)
 
 
 def log_probabilities(logits: np.ndarray) -> np.ndarray:
@@ -22,7 +32,7 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 def test_ranks_as_numpy_does(rows: int, vocabulary: int, best: int) -> None:
     logits = np.random.default_rng(rows).standard_normal((rows, vocabulary)).astype(np.float32) * 4
     logits[:, 3] = -np.inf
-    columns, found = OnnxRanker(PROCESSOR, vocabulary, best).best(logits)
+    columns, found = ranker(vocabulary, best).best(logits)
     expected = np.argsort(-logits, axis=1, kind="stable")[:, :best]
     assert (columns == expected).all()
     exact = np.take_along_axis(log_probabilities(logits), expected, axis=1)
@@ -36,7 +46,7 @@ def test_lowest_columns_win_between_equal_ones(vocabulary: int, values: int) -> 
     logits = np.random.default_rng(0).integers(0, values, (40, vocabulary)).astype(np.float32)
     logits[logits % 3 == 0] = -np.inf
     logits[0], logits[1, 8:] = 1.0, -np.inf
-    columns, _ = OnnxRanker(PROCESSOR, vocabulary, 8).best(logits)
+    columns, _ = ranker(vocabulary, 8).best(logits)
     assert (columns == np.argsort(-logits, axis=1, kind="stable")[:, :8]).all()
 
 
@@ -57,20 +67,20 @@ def test_blocks_divide_the_vocabulary_and_spare_half_of_the_search(vocabulary: i
 @pytest.mark.parametrize("column", [0, 7, 499])
 def test_a_broken_row_is_told_and_harms_no_other(broken: float, column: int, vocabulary: int) -> None:
     logits = np.random.default_rng(0).standard_normal((3, vocabulary)).astype(np.float32)
-    whole = OnnxRanker(PROCESSOR, vocabulary, 4).best(logits)[1].copy()
+    whole = ranker(vocabulary, 4).best(logits)[1].copy()
     logits[1, column] = broken
-    found = OnnxRanker(PROCESSOR, vocabulary, 4).best(logits)[1]
+    found = ranker(vocabulary, 4).best(logits)[1]
     assert np.isnan(found[1]).all()
     assert (found[[0, 2]] == whole[[0, 2]]).all()
 
 
 def test_a_row_gets_the_same_bits_in_any_batch() -> None:
     logits = np.random.default_rng(1).standard_normal((100, 6016)).astype(np.float32) * 4
-    ranker = OnnxRanker(PROCESSOR, 6016, 8)
-    columns, found = (array.copy() for array in ranker.best(logits))
+    ranking = ranker(6016, 8)
+    columns, found = (array.copy() for array in ranking.best(logits))
     for first, last in [(0, 1), (0, 43), (17, 90), (99, 100)]:
         part = np.ascontiguousarray(logits[first:last])
-        some_columns, some = ranker.best(part)
+        some_columns, some = ranking.best(part)
         assert (some_columns == columns[first:last]).all()
         assert (some == found[first:last]).all()
 
@@ -78,15 +88,15 @@ def test_a_row_gets_the_same_bits_in_any_batch() -> None:
 def test_minus_infinities_behind_a_row_leave_no_trace() -> None:
     """A shortlist's batch is as wide as its longest list, and rows come and go at the same address."""
     logits = np.random.default_rng(2).standard_normal((64, 512)).astype(np.float32) * 4
-    ranker = OnnxRanker(PROCESSOR, None, 8)
-    columns, found = (array.copy() for array in ranker.best(logits))
+    ranking = ranker(None, 8)
+    columns, found = (array.copy() for array in ranking.best(logits))
     assert (columns == np.argsort(-logits, axis=1, kind="stable")[:, :8]).all()
     memory = np.empty(64 * 6400, np.float32)
     for width in (512, 768, 2304, 6400):
         for rows in (1, 7, 64):
             wider = memory[: rows * width].reshape(rows, width)
             wider[:, :512], wider[:, 512:] = logits[:rows], -np.inf
-            some_columns, some = ranker.best(wider)
+            some_columns, some = ranking.best(wider)
             assert (some_columns == columns[:rows]).all()
             assert (some == found[:rows]).all()
 
@@ -111,7 +121,7 @@ def test_beam_search_finds_the_same_with_it() -> None:
     """All kinds of options in one batch: what is found is equal, and scores to what float32 holds."""
     draw = np.random.default_rng(5)
     by_numpy = BeamSearch(4, len(OPTIONS), 1, (0,))
-    ranked = BeamSearch(4, len(OPTIONS), 1, (0,), ranker=OnnxRanker(PROCESSOR, 600, 8))
+    ranked = BeamSearch(4, len(OPTIONS), 1, (0,), ranker=ranker(600, 8))
     for place, options in enumerate(OPTIONS):
         for search in (by_numpy, ranked):
             search.admit(place, options, 14, (5, 6))
