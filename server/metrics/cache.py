@@ -20,7 +20,7 @@ class CacheMetrics:
             ("result",),
             registry=registry,
         )
-        self._hits, self._shared, self._misses = map(sentences.labels, ("hit", "shared", "miss"))
+        self._hits, self._misses = map(sentences.labels, ("hit", "miss"))
         self._evictions = Counter(
             "dragoman_cache_evictions_total", "Sentences that made room for others.", registry=registry
         )
@@ -30,7 +30,7 @@ class CacheMetrics:
             "dragoman_cache_capacity_bytes", "What the sentence cache may take.", registry=registry
         )
         self._cache: SentenceCache | None = None
-        self._seen = (0, 0, 0, 0)
+        self._seen = (0, 0, 0)
 
     def watch(self, cache: SentenceCache | None, capacity_bytes: int) -> None:
         """Say whose series these are.
@@ -47,8 +47,8 @@ class CacheMetrics:
         if self._cache is None:
             return
         stats = self._cache.stats()
-        now = (stats.hits, stats.shared, stats.misses, stats.evictions)
-        counters = (self._hits, self._shared, self._misses, self._evictions)
+        now = (stats.hits, stats.misses, stats.evictions)
+        counters = (self._hits, self._misses, self._evictions)
         for counter, value, before in zip(counters, now, self._seen, strict=True):
             counter.inc(value - before)
         self._seen = now

@@ -41,7 +41,7 @@ class Cached:
         found = self.server.metrics()
         return {
             result: found[f'dragoman_cache_sentences_total{{result="{result}"}}']
-            for result in ("hit", "shared", "miss")
+            for result in ("hit", "miss")
         }
 
     def computed(self) -> float:
@@ -83,7 +83,7 @@ def test_operators_see_hits_misses_and_bytes(cached: Cached) -> None:
     for _ in range(3):
         cached.translate(SENTENCES[10:14])
     after = cached.counts()
-    assert {name: after[name] - before[name] for name in after} == {"hit": 8, "shared": 0, "miss": 4}
+    assert {name: after[name] - before[name] for name in after} == {"hit": 8, "miss": 4}
     assert cached.computed() == computed + 4
     assert (
         held
@@ -104,8 +104,7 @@ def test_drawn_sentences_are_always_drawn(cached: Cached) -> None:
     assert seeded[0].json() == seeded[1].json()
 
 
-def test_the_same_at_the_same_time_is_computed_once(cached: Cached) -> None:
-    before, computed = cached.counts(), cached.computed()
+def test_the_same_at_the_same_time_has_the_same_answer(cached: Cached) -> None:
     together = threading.Barrier(8)
 
     def send() -> httpx.Response:
@@ -116,13 +115,10 @@ def test_the_same_at_the_same_time_is_computed_once(cached: Cached) -> None:
         answers = [sent.result(60) for sent in [clients.submit(send) for _ in range(8)]]
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.text for answer in answers}) == 1
-    assert cached.computed() == computed + 3
-    after = cached.counts()
-    assert after["miss"] - before["miss"] == 3
-    assert after["hit"] + after["shared"] - before["hit"] - before["shared"] == 21
+    assert cached.translate(SENTENCES[30:33], **LONG).headers["x-cache"] == "hit"
 
 
-def test_a_client_that_began_and_left_takes_nothing_from_the_others(cached: Cached) -> None:
+def test_a_client_that_leaves_takes_nothing_from_the_others(cached: Cached) -> None:
     texts = [f"the cat sees {number} birds." for number in range(30)]
     body = json.dumps({"q": texts, "source": "en", "target": "de", **LONG}).encode()
     head = "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -132,32 +128,13 @@ def test_a_client_that_began_and_left_takes_nothing_from_the_others(cached: Cach
         with socket.create_connection(("127.0.0.1", cached.server.port)) as leaving:
             leaving.sendall(head.encode() + body)
             wait_for(lambda: cached.value('dragoman_decode_slots{state="busy"}') > 0)
-            shared = cached.counts()["shared"]
             staying = clients.submit(cached.translate, texts[-2:], **LONG)
-            wait_for(lambda: cached.counts()["shared"] > shared or staying.done())
         answer = staying.result(60)
     assert answer.status_code == 200
     wait_for(lambda: cached.value('dragoman_decode_slots{state="busy"}') == 0)
     wait_for(lambda: cached.value("dragoman_queue_sentences") == 0)
     assert cached.value('dragoman_sentences_finished_total{reason="cancelled"}') > cancelled
     assert cached.translate(texts[-2:], **LONG).json() == answer.json()
-
-
-def test_a_shorter_deadline_of_another_takes_nothing_from_who_has_time(cached: Cached) -> None:
-    texts = [f"the old city finds {number} lamps." for number in range(160)]
-    body = {"q": texts, "source": "en", "target": "de", **LONG}
-
-    def hurried() -> httpx.Response:
-        headers = {"X-Request-Timeout-Ms": "150"}
-        return httpx.post(f"{cached.server.url}/translate", json=body, headers=headers, timeout=60)
-
-    with ThreadPoolExecutor(2) as clients:
-        first = clients.submit(hurried)
-        wait_for(lambda: cached.value('dragoman_decode_slots{state="busy"}') > 0 or first.done())
-        second = clients.submit(cached.translate, texts, **LONG)
-        assert first.result(60).status_code == 504
-        assert second.result(60).status_code == 200
-        assert len(second.result().json()["translatedText"]) == len(texts)
 
 
 def test_both_halves_of_a_pivot_are_cached(cached: Cached) -> None:
@@ -206,4 +183,4 @@ def test_one_flag_turns_it_off(tiny_bundle: Path, tmp_path: Path) -> None:
             answer = off.translate(SENTENCES[0])
             assert "x-cache" not in answer.headers
             assert "cache" not in answer.headers["server-timing"]
-        assert off.counts() == {"hit": 0, "shared": 0, "miss": 0}
+        assert off.counts() == {"hit": 0, "miss": 0}

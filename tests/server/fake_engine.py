@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from export.bundle import Architecture, FileEntry, Manifest
@@ -31,7 +31,6 @@ class FakeEngine:
         self.failure: DragomanError | None = None
         self.submitted: list[tuple[str, list[tuple[int, ...]], DecodingOptions, float | None]] = []
         self.aborted: list[str] = []
-        self.extended: list[tuple[str, int, float]] = []
         self.last_progress_s = time.monotonic()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[tuple[tuple[int, ...], DecodingOptions, Future[SequenceResult]]]] = {}
@@ -96,9 +95,6 @@ class FakeEngine:
             entries = self._waiting.pop(request_id, [])
         for _, _, future in entries:
             future.set_exception(AbortedError("aborted"))
-
-    def extend(self, request_id: str, futures: Collection[Future[SequenceResult]], deadline_s: float) -> None:
-        self.extended.append((request_id, len(futures), deadline_s))
 
     def decoding(self, request_id: str) -> bool:
         return False

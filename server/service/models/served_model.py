@@ -1,7 +1,7 @@
 """What the service needs of a loaded model: the seam between text and token ids."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +39,6 @@ class TranslationEngine(Protocol):
 
     def abort(self, request_id: str) -> None:
         """Drop whatever of a request has not ended yet."""
-        ...
-
-    def extend(self, request_id: str, futures: Collection[Future[SequenceResult]], deadline_s: float) -> None:
-        """Try those of a request's sentences that have not ended until a later time."""
         ...
 
     def decoding(self, request_id: str) -> bool:

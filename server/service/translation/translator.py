@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
 from server.service.text.codec import TextCodec
-from server.service.translation.cached_decoding import Phase, Runs
+from server.service.translation.cached_decoding import CachedDecoder, Phase
 from server.service.translation.decoding_options import check_options, choose_each, is_repeatable
 from server.service.translation.request import DecodingWishes, Translation, TranslationRequest
 from server.service.translation.sentence_cache import SentenceCache
@@ -50,7 +50,7 @@ class Translator:
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
         self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
         self._clock = clock
-        self._runs = Runs(model, cache, clock)
+        self._decoder = CachedDecoder(model, cache, clock)
         self._users = 0
         self._unused: asyncio.Event | None = None
 
@@ -125,14 +125,14 @@ class Translator:
         tokenized_s = self._clock()
         lengths = [len(sequence) for sequence in document.sequences]
         options = choose_each(request.wishes, self.limits, lengths, document.target_prefixes)
-        run = await self._runs.run(
+        decoded = await self._decoder.decode(
             request.request_id,
             document.sequences,
             options,
             request.deadline_s,
             repeatable=is_repeatable(request.wishes),
         )
-        results = run.results
+        results = decoded.results
         decoded_s = self._clock()
         texts = await self._offload(
             size, lambda: self._codec.decode(document, results, request.wishes.num_hypotheses)
@@ -152,7 +152,7 @@ class Translator:
                 "decode": max((result.decode_s for result in results), default=0.0),
                 "detokenize": self._clock() - decoded_s,
             },
-            cached=run.cached,
+            cached=decoded.cached,
         )
 
     async def warm_up(self) -> None:
@@ -173,7 +173,7 @@ class Translator:
         Returns:
             `running` once a sentence of it has left the queue.
         """
-        return self._runs.phase(request_id)
+        return self._decoder.phase(request_id)
 
     def close(self) -> None:
         """Stop the threads for text; the engine is not touched."""

@@ -5,14 +5,12 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis, SequenceResult
-from server.service.translation.cached_decoding import Runs
+from server.service.translation.cached_decoding import CachedDecoder
 from server.service.translation.sentence_cache import SentenceCache
 from tests.server.fake_engine import FakeEngine, served_model
 
@@ -20,15 +18,11 @@ from tests.server.fake_engine import FakeEngine, served_model
 def filled(cache: SentenceCache, numbers: Sequence[int], tokens: int = 12) -> None:
     """Put sentences in as requests do."""
     options = DecodingOptions()
-    engine: Any = None
     for number in numbers:
-        future: Future[SequenceResult] = Future()
         ids = tuple(1000 * number + position for position in range(tokens))
         key = (f"{'ab' * 32}", options, ids)
-        flights = cache.begin([key], engine, "r", [future], 1.0)
         hypotheses = (Hypothesis(tuple(7 + one for one in ids), -float(number)),)
-        future.set_result(SequenceResult(hypotheses, "eos", tokens, tokens, 0.1, 0.2, 0.3))
-        cache.leave(flights, "r")
+        cache.put(key, SequenceResult(hypotheses, "eos", tokens, tokens, 0.1, 0.2, 0.3))
 
 
 def test_the_least_recently_used_make_room() -> None:
@@ -72,14 +66,14 @@ def test_a_look_up_costs_the_event_loop_little() -> None:
     """Against the same without a cache; the bound is twenty times what it is."""
 
     async def time_of(cache: SentenceCache | None) -> float:
-        runs = Runs(served_model(FakeEngine()), cache)
+        decoder = CachedDecoder(served_model(FakeEngine()), cache)
         options = DecodingOptions()
         best_s = float("inf")
         for attempt in range(5):
             started_s = time.perf_counter()
             for number in range(200):
                 ids = tuple(range(1000 * attempt + number, 1000 * attempt + number + 12))
-                await runs.run(f"r{attempt}-{number}", [ids], options, time.monotonic() + 5)
+                await decoder.decode(f"r{attempt}-{number}", [ids], options, time.monotonic() + 5)
             best_s = min(best_s, (time.perf_counter() - started_s) / 200)
         return best_s
 

@@ -1,4 +1,4 @@
-"""The sentence cache over a fake engine: what is computed once, what never twice, and what never again."""
+"""The sentence cache over a fake engine: what is found, what is computed, and what is never kept."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from server.engine.sequence import SequenceResult
-from server.errors import DeadlineExceededError, InferenceError, QueueFullError
+from server.errors import InferenceError, QueueFullError
 from server.service.request_limits import request_limits
 from server.service.translation.request import DecodingWishes, Translation, TranslationRequest
 from server.service.translation.sentence_cache import SentenceCache
@@ -55,9 +55,9 @@ class Desk:
         return [len(sources) for _, sources, _, _ in self.engine.submitted]
 
     @property
-    def counts(self) -> tuple[int, int, int]:
+    def counts(self) -> tuple[int, int]:
         stats = self.cache.stats()
-        return stats.hits, stats.shared, stats.misses
+        return stats.hits, stats.misses
 
     async def waiting(self, sentences: int) -> None:
         while self.engine.waiting != sentences:
@@ -72,7 +72,6 @@ def run(test: Callable[[Desk], Awaitable[None]], desk: Desk | None = None) -> No
         finally:
             for translator in made.translators.values():
                 translator.close()
-        assert made.cache._flights == {}
 
     asyncio.run(main())
 
@@ -93,7 +92,7 @@ def test_a_sentence_is_computed_once_whatever_request_it_comes_in() -> None:
         ]
         assert desk.sizes == [3, 1]
         assert [one.cached for one in (first, again, whole)] == [0, 1, 2]
-        assert desk.counts == (3, 0, 4)
+        assert desk.counts == (3, 4)
 
     run(test)
 
@@ -135,7 +134,7 @@ def test_draws_without_a_seed_are_never_repeated() -> None:
         for _ in range(2):
             assert (await desk.translate("One.", sampling_topk=5)).cached is None
         assert desk.sizes == [1, 1]
-        assert desk.counts == (0, 0, 0)
+        assert desk.counts == (0, 0)
         assert desk.cache.stats().entries == 0
 
     run(test)
@@ -150,81 +149,36 @@ def test_texts_that_the_tokenizer_does_not_tell_apart_are_one() -> None:
     run(test)
 
 
-def test_what_is_under_way_is_waited_for() -> None:
+def test_requests_at_the_same_time_each_compute_and_the_first_result_is_kept() -> None:
     async def test(desk: Desk) -> None:
         desk.engine.gate.clear()
-        tasks = [asyncio.create_task(desk.translate("One. Two.")) for _ in range(5)]
-        tasks.append(asyncio.create_task(desk.translate("Two. Three.")))
-        await desk.waiting(3)
-        await asyncio.sleep(0.01)
-        assert desk.sizes == [2, 1]
+        tasks = [asyncio.create_task(desk.translate("One. Two.")) for _ in range(3)]
+        await desk.waiting(6)
         desk.engine.release()
-        assert [words(task) for task in await asyncio.gather(*tasks)] == [["ONE. TWO."]] * 5 + [
-            ["TWO. THREE."]
-        ]
-        assert desk.counts == (0, 9, 3)
-        assert desk.cache.stats().entries == 3
-
-    run(test)
-
-
-def test_cancelling_one_that_waits_cancels_no_other() -> None:
-    async def test(desk: Desk) -> None:
-        desk.engine.gate.clear()
-        first, second, third = [asyncio.create_task(desk.translate("One. Two.")) for _ in range(3)]
-        await desk.waiting(2)
-        second.cancel()
-        await asyncio.wait([second])
-        assert (desk.engine.waiting, desk.engine.aborted) == (2, [])
-        desk.engine.release()
-        assert words(await first) == words(await third) == ["ONE. TWO."]
-        assert second.cancelled()
-
-    run(test)
-
-
-def test_cancelling_the_one_that_began_leaves_the_others_what_they_wait_for() -> None:
-    async def test(desk: Desk) -> None:
-        desk.engine.gate.clear()
-        first = asyncio.create_task(desk.translate("One. Two. Three."))
-        await desk.waiting(3)
-        second = asyncio.create_task(desk.translate("Two."))
-        while not desk.counts[1]:
-            await asyncio.sleep(0.001)
-        first.cancel()
-        await asyncio.wait([first])
-        assert desk.engine.aborted == []  # that would take the second's sentence, too
-        futures = [future for entries in desk.engine._waiting.values() for _, _, future in entries]
-        assert [future.cancelled() for future in futures] == [True, False, True]
-        desk.engine._waiting = {
-            name: [entry for entry in entries if not entry[2].cancelled()]
-            for name, entries in desk.engine._waiting.items()
-        }
-        desk.engine.release()
-        assert words(await second) == ["TWO."]
+        assert [words(task) for task in await asyncio.gather(*tasks)] == [["ONE. TWO."]] * 3
+        assert desk.sizes == [2, 2, 2]
+        assert desk.counts == (0, 6)
+        assert desk.cache.stats().entries == 2
         assert (await desk.translate("Two.")).cached == 1
 
     run(test)
 
 
-def test_when_the_last_leaves_the_engine_is_told() -> None:
+def test_cancelling_one_request_takes_nothing_from_another() -> None:
     async def test(desk: Desk) -> None:
         desk.engine.gate.clear()
-        tasks = [asyncio.create_task(desk.translate("One. Two.")) for _ in range(3)]
-        await desk.waiting(2)
-        await asyncio.sleep(0.01)
-        for task in reversed(tasks):
-            task.cancel()
-            await asyncio.wait([task])
-        assert desk.engine.waiting == 0
-        assert desk.engine.aborted == ["r1"]
-        desk.engine.gate.set()
-        assert words(await desk.translate("One.")) == ["ONE."]
+        leaving, staying = [asyncio.create_task(desk.translate("One. Two.")) for _ in range(2)]
+        await desk.waiting(4)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        assert (desk.engine.waiting, desk.engine.aborted) == (2, ["r1"])
+        desk.engine.release()
+        assert words(await staying) == ["ONE. TWO."]
 
     run(test)
 
 
-def test_a_failure_is_told_to_all_who_wait_and_not_remembered() -> None:
+def test_a_failure_is_not_kept() -> None:
     class Failing(FakeEngine):
         broken = True
 
@@ -232,19 +186,17 @@ def test_a_failure_is_told_to_all_who_wait_and_not_remembered() -> None:
             futures = super().submit(request_id, sources, *rest)
             if self.broken:
                 self._waiting.clear()
-                asyncio.get_running_loop().call_later(
-                    0.02, lambda: [future.set_exception(InferenceError("run failed")) for future in futures]
-                )
+                for future in futures:
+                    future.set_exception(InferenceError("run failed"))
             return futures
 
     engine = Failing()
 
     async def test(desk: Desk) -> None:
         engine.gate.clear()
-        tasks = [asyncio.create_task(desk.translate("One.")) for _ in range(3)]
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(result) for result in results] == [InferenceError] * 3
-        assert desk.sizes == [1]
+        with pytest.raises(InferenceError):
+            await desk.translate("One.")
+        assert desk.cache.stats().entries == 0
         engine.broken = False
         engine.gate.set()
         assert words(await desk.translate("One.")) == ["ONE."]
@@ -255,68 +207,11 @@ def test_a_failure_is_told_to_all_who_wait_and_not_remembered() -> None:
 
 def test_a_full_queue_refuses_only_what_has_to_be_computed() -> None:
     async def test(desk: Desk) -> None:
-        desk.engine.gate.clear()
-        first = asyncio.create_task(desk.translate("One."))
-        await desk.waiting(1)
-        desk.engine.max_queue_sentences = 1
+        await desk.translate("One.")
+        desk.engine.max_queue_sentences = 0
         with pytest.raises(QueueFullError):
             await desk.translate("One. Two.")
-        second = asyncio.create_task(desk.translate("One."))
-        await asyncio.sleep(0.01)
-        desk.engine.release()
-        assert words(await second) == words(await first) == ["ONE."]
-
-    run(test, Desk(engine=FakeEngine(max_queue_sentences=1)))
-
-
-def test_who_joins_has_the_engine_try_until_its_own_deadline() -> None:
-    async def test(desk: Desk) -> None:
-        desk.engine.gate.clear()
-        first = asyncio.create_task(desk.translate("One. Two.", timeout_s=0.1))
-        await desk.waiting(2)
-        second = asyncio.create_task(desk.translate("Two. One.", timeout_s=5.0))
-        with pytest.raises(DeadlineExceededError):
-            await first
-        ((name, sentences, until_s),) = desk.engine.extended
-        assert (name, sentences) == ("r1", 2)
-        assert until_s > time.monotonic() + 3
-        assert desk.engine.aborted == []
-        desk.engine.release()
-        assert words(await second) == ["TWO. ONE."]
-
-    run(test)
-
-
-def test_a_sentence_that_anothers_deadline_ended_is_computed_for_who_has_time() -> None:
-    async def test(desk: Desk) -> None:
-        desk.engine.gate.clear()
-        first = asyncio.create_task(desk.translate("One."))
-        await desk.waiting(1)
-        second = asyncio.create_task(desk.translate("Two. One."))
-        await desk.waiting(2)
-        (entry,) = desk.engine._waiting.pop("r1")
-        entry[2].set_exception(DeadlineExceededError("in the moment in which it was joined"))
-        with pytest.raises(DeadlineExceededError):
-            await first
-        await desk.waiting(2)
-        desk.engine.release()
-        assert words(await second) == ["TWO. ONE."]
-        assert (await desk.translate("One.")).cached == 1
-
-    run(test)
-
-
-def test_the_deadline_of_who_waits_holds() -> None:
-    async def test(desk: Desk) -> None:
-        desk.engine.gate.clear()
-        first = asyncio.create_task(desk.translate("One."))
-        await desk.waiting(1)
-        started_s = time.monotonic()
-        with pytest.raises(DeadlineExceededError):
-            await desk.translate("One.", timeout_s=0.05)
-        assert time.monotonic() - started_s < 2
-        desk.engine.release()
-        assert words(await first) == ["ONE."]
+        assert words(await desk.translate("One.")) == ["ONE."]
 
     run(test)
 
