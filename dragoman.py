@@ -4,7 +4,9 @@ Every command imports what it needs in its own body: `dragoman serve` never load
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,16 +38,31 @@ from export.flags import (
 )
 from model import flags as training
 from model.commands import average, distill, reported_errors, train
+from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
 from server.cli.commands import api_key, bench_http, reload, serve, translate
+from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
 
 app = typer.Typer(
     name="dragoman",
-    help="Train, evaluate, export and serve translation models.",
-    no_args_is_help=True,
+    cls=CommandLine,
+    invoke_without_command=True,
+    epilog=EXIT_CODES_HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def dragoman(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Train, convert, serve and measure translation models."""
+    if version:
+        typer.echo(f"dragoman {metadata.version('dragoman')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def _examples(*commands: str) -> str:
@@ -55,18 +72,24 @@ def _examples(*commands: str) -> str:
 
 
 app.command(
+    rich_help_panel=TRAIN,
+    short_help="Train a model from a recipe, or resume the run.",
     epilog=_examples(
         "dragoman train recipes/tatoeba-en-de.toml",
         "dragoman train recipes/tatoeba-en-de.toml --out runs/second --device cuda",
-    )
+    ),
 )(train)
 app.command(
+    rich_help_panel=TRAIN,
+    short_help="Average the weights of checkpoints.",
     epilog=_examples(
         "dragoman average runs/en-de/checkpoint-0004000 runs/en-de/checkpoint-0005000 --out runs/en-de-mean",
         "dragoman average runs/robust/best runs/names/best --weights 0.15,0.85 --out runs/final",
-    )
+    ),
 )(average)
 app.command(
+    rich_help_panel=TRAIN,
+    short_help="Choose a teacher's translations for a student.",
     epilog=_examples(
         "dragoman translate bundles/teacher --beam-size 8 --n-best 8 < train.en | gzip > train.n-best.gz",
         "dragoman distill train.n-best.gz --reference train.de.gz | gzip > train.distilled.de.gz",
@@ -75,6 +98,8 @@ app.command(
 
 
 @app.command(
+    rich_help_panel=MEASURE,
+    short_help="Score a checkpoint or a bundle.",
     epilog=_examples(
         "dragoman evaluate bundles/en-de --source test.en.gz --reference test.de.gz --beam-size 4",
         "dragoman evaluate runs/tatoeba-en-de/best --source test.en --reference test.de",
@@ -96,7 +121,6 @@ def evaluate(
     direction: training.EvaluatedDirection = None,
 ) -> None:
     """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
-    from export.bundle import BundleError
     from model.data.corpus import read_parallel
     from model.evaluation.evaluation_page import write_evaluation_page
     from model.evaluation.evaluation_report import Evaluation
@@ -104,7 +128,7 @@ def evaluate(
     from server.errors import DragomanError
     from server.service.translation.file_translation import LineError
 
-    with reported_errors(BundleError, DragomanError, LineError, OSError):
+    with reported_errors("evaluate", DragomanError, LineError, OSError), _refused_bundles("evaluate"):
         check_tokenizer(tokenize)
         evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
         translate = _translator(model, beam_size, length_penalty, direction)
@@ -116,6 +140,16 @@ def evaluate(
         if page is not None:
             write_evaluation_page(page, result)
     typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
+
+
+@contextmanager
+def _refused_bundles(command: str) -> Iterator[None]:
+    from export.bundle import BundleError
+
+    try:
+        yield
+    except BundleError as error:
+        raise typer.Exit(fail(command, EXIT_BAD_BUNDLE, str(error))) from None
 
 
 def _translator(
@@ -136,6 +170,8 @@ def _translator(
 
 
 @app.command(
+    rich_help_panel=CONVERT,
+    short_help="Turn a checkpoint into a bundle.",
     epilog=_examples(
         "dragoman export checkpoints/en-de/best --out bundles/en-de --precision int8 \\",
         "    --dev-source dev.en.gz --dev-target dev.de.gz --calibration train.en.gz",
@@ -194,6 +230,8 @@ def export(
 
 @app.command(
     "import",
+    rich_help_panel=CONVERT,
+    short_help="Turn a MarianMT model into a bundle.",
     epilog=_examples(
         "dragoman import opus-mt-en-de --out bundles/opus-en-de --precision int8 \\",
         "    --dev-source dev.en.gz --dev-target dev.de.gz",
@@ -270,6 +308,8 @@ def import_model(
 
 
 @app.command(
+    rich_help_panel=CONVERT,
+    short_help="Give a bundle a vocabulary shortlist.",
     epilog=_examples(
         "dragoman shortlist bundles/en-de --out bundles/en-de-short --source train.en --target train.de \\",
         "    --dev-source dev.en.gz --dev-target dev.de.gz",
@@ -302,9 +342,19 @@ def shortlist(
     raise typer.Exit(run_shortlist(bundle, out, options, force=force))
 
 
-app.command(epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"))(serve)
-app.command(epilog=_examples("dragoman reload --admin-port 9464"))(reload)
 app.command(
+    rich_help_panel=SERVE,
+    short_help="Serve bundles over HTTP.",
+    epilog=_examples("dragoman serve", "dragoman serve bundles/en-de --port 8000 --workers 2"),
+)(serve)
+app.command(
+    rich_help_panel=SERVE,
+    short_help="Make a running server load its bundles again.",
+    epilog=_examples("dragoman reload --admin-port 9464"),
+)(reload)
+app.command(
+    rich_help_panel=SERVE,
+    short_help="Make an API key.",
     epilog=_examples(
         "dragoman api-key weblate >> keys            # the key is shown, the file gets its hash",
         "dragoman api-key mastodon --requests-per-minute 60 --characters-per-day 500000 >> keys",
@@ -312,6 +362,8 @@ app.command(
     ),
 )(api_key)
 app.command(
+    rich_help_panel=MEASURE,
+    short_help="Load a server and measure it.",
     epilog=_examples(
         "dragoman bench-http http://localhost:8000 --clients 64            # how much it can do",
         "dragoman bench-http http://localhost:8000 --rate 50 --plot load.png",
@@ -321,6 +373,8 @@ app.command(
 
 
 app.command(
+    rich_help_panel=SERVE,
+    short_help="Translate standard input to standard output.",
     epilog=_examples(
         "dragoman translate bundles/en-de < in.txt > out.txt",
         "dragoman translate bundles/en-de --beam-size 4 < in.txt > out.txt",

@@ -24,6 +24,8 @@ from model.checkpoint import CheckpointError
 from model.data.corpus import CorpusError
 from model.tokenizer import TokenizerError
 
+EXIT_FAILED = 1
+EXIT_BAD_BUNDLE = 3  # these two are those of server.cli.exit_codes, which export does not import
 _REFUSALS = (
     BundleError,
     CheckpointError,
@@ -40,7 +42,7 @@ _REFUSALS = (
 
 
 def run_export(checkpoint: Path, out: Path, options: ExportOptions) -> int:
-    """Export a checkpoint and return the exit code: 0, or 1 after one line on standard error."""
+    """Export a checkpoint and return the exit code, not 0 after one line on standard error."""
     torch.set_num_threads(options.threads)
     return _run("export", lambda report: export_bundle(checkpoint, out, options, report))
 
@@ -73,6 +75,6 @@ def _run(command: str, work: Callable[[Callable[[str], None]], object]) -> int:
     try:
         work(report)
     except _REFUSALS as error:
-        sys.stderr.write(f"dragoman {command}: {error}\n")
-        return 1
+        sys.stderr.write(f"dragoman {command}: {error}".replace("\n", " ") + "\n")
+        return EXIT_BAD_BUNDLE if isinstance(error, BundleError) else EXIT_FAILED
     return 0

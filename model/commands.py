@@ -10,13 +10,13 @@ from model import flags
 
 
 @contextlib.contextmanager
-def reported_errors(*errors: type[Exception]) -> Iterator[None]:
+def reported_errors(command: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn what a user can put right into one line on stderr and exit code 1; bugs keep their traceback."""
     expected: tuple[type[Exception], ...] = (ValueError, *errors)  # of recipes, corpora and checkpoints
     try:
         yield
     except expected as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"dragoman {command}: {error}".replace("\n", " "), err=True)
         raise typer.Exit(1) from None
 
 
@@ -31,7 +31,7 @@ def train(
     from model.training.trainer import Trainer
 
     directory = out or Path("runs") / recipe.stem
-    with reported_errors(LostProcessError):
+    with reported_errors("train", LostProcessError):
         trainer = Trainer(recipe, directory, device=device, seed=seed)
         try:
             chosen = trainer.run()
@@ -55,7 +55,7 @@ def average(
     """
     from model.training.averaging import average_checkpoints
 
-    with reported_errors(OSError):
+    with reported_errors("average", OSError):
         try:
             shares = None if weights is None else [float(share) for share in weights.split(",")]
         except ValueError:
@@ -77,7 +77,7 @@ def distill(
 
     from model.data.distillation import choose
 
-    with reported_errors(OSError):
+    with reported_errors("distill", OSError):
         chosen = choose(n_best, reference, metric)
         for line in tqdm(chosen, desc="choosing", unit="line", unit_scale=True, disable=None):
             typer.echo(line)

@@ -1,6 +1,6 @@
 """Settings of the server: a command-line flag beats a `DRAGOMAN_...` variable, which beats the default here.
 
-Nothing else reads the environment. A leaf: imports nothing of this project.
+Nothing else reads the environment. Durations and sizes may have units. A leaf: imports only `server.units`.
 """
 
 import math
@@ -9,11 +9,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from server.units import in_bytes, in_mebibytes, in_seconds
+
 Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(in_seconds), Field(gt=0, allow_inf_nan=False)]
+WholeSeconds = Annotated[int, BeforeValidator(in_seconds), Field(ge=1)]
 
 NO_PIVOT = "none"
 """As `pivot_language`: no pair is translated through another language."""
@@ -125,22 +128,22 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     max_rows: Annotated[int, Field(ge=0)] = 0
     shortlist: bool = True
-    max_kv_cache_mib: Positive = 2048
-    cache_bytes: Annotated[int, Field(ge=0)] = 64 << 20
+    max_kv_cache_mib: Annotated[int, BeforeValidator(in_mebibytes), Field(ge=1)] = 2048
+    cache_bytes: Annotated[int, BeforeValidator(in_bytes), Field(ge=0)] = 64 << 20
     max_batch_tokens: Positive = 1024
     max_queue_sentences: Positive = 2048
     max_queue_tokens: Positive = 65536
     max_texts: Positive = 1000
     max_text_chars: Positive = 5000
     max_request_tokens: Positive = 16384
-    max_body_bytes: Positive = 1 << 20
+    max_body_bytes: Annotated[int, BeforeValidator(in_bytes), Field(ge=1)] = 1 << 20
     request_timeout_s: Seconds = 30.0
     drain_timeout_s: Seconds = 25.0
-    drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    close_timeout_s: Annotated[int, Field(ge=1)] = 2
+    drain_delay_s: Annotated[float, BeforeValidator(in_seconds), Field(ge=0, allow_inf_nan=False)] = 0.0
+    close_timeout_s: WholeSeconds = 2
     header_timeout_s: Seconds = 10.0
     body_timeout_s: Seconds = 30.0
-    keep_alive_s: Positive = 75
+    keep_alive_s: WholeSeconds = 75
     default_beam_size: Positive | None = None
     max_beam_size: Positive = 8
     truecase: bool = True

@@ -81,9 +81,9 @@ def bench(job: Job) -> int:
         texts = _texts(job)
         source, destination = _languages(job, target)
     except (TargetError, TextError) as error:
-        return fail(EXIT_USAGE, str(error))
+        return fail("bench-http", EXIT_USAGE, str(error))
     except (PlotError, _NobodyThereError) as error:
-        return fail(EXIT_FAILED, str(error))
+        return fail("bench-http", EXIT_FAILED, str(error))
     fields = {"source": source, "target": destination, **(job.fields or {})}
     generator = Generator(target, make_bodies(texts, fields, job.array), job.plan)
     elapsed_s, interrupted = asyncio.run(_run(generator, job))
@@ -100,10 +100,10 @@ def bench(job: Job) -> int:
         if job.plot_file is not None:
             draw(generator.samples, job.plan, job.plot_file)
     except (OSError, PlotError) as error:
-        return fail(EXIT_FAILED, str(error))
+        return fail("bench-http", EXIT_FAILED, str(error))
     if interrupted:
         return EXIT_INTERRUPTED
-    return 0 if summary["answered"] else fail(EXIT_FAILED, "no request was translated")
+    return 0 if summary["answered"] else fail("bench-http", EXIT_FAILED, "no request was translated")
 
 
 def _texts(job: Job) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from server.cli import flags
+from server.cli.exit_codes import EXIT_FAILED, fail
 
 
 def serve(
@@ -65,7 +66,7 @@ def reload(
         int | None,
         typer.Option(help="Admin port of the server.", show_default="DRAGOMAN_ADMIN_PORT", min=1, max=65535),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the outcome.", min=0.1)] = 600.0,
+    timeout: flags.ReloadTimeout = 600.0,
 ) -> None:
     """Make a running server serve the bundles that are at its paths now, without a pause.
 
@@ -98,8 +99,7 @@ def api_key(
     try:
         line = key_line(name, key, ClientLimits(requests_per_minute, characters_per_day))
     except ValueError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(fail("api-key", EXIT_FAILED, str(error))) from None
     typer.echo(f"The key of {name}, which is kept nowhere else:\n{key}", err=True)
     typer.echo(line)
 
@@ -120,8 +120,8 @@ def bench_http(
             show_default="1 without --rate",
         ),
     ] = None,
-    duration: Annotated[float, typer.Option(help="Seconds that count.", min=0.1)] = 10.0,
-    warm_up: Annotated[float, typer.Option(help="Seconds before them, sent and not counted.", min=0)] = 2.0,
+    duration: flags.Duration = 10.0,
+    warm_up: flags.WarmUp = 2.0,
     lengths: Annotated[
         str | None,
         typer.Option(
@@ -145,9 +145,7 @@ def bench_http(
         typer.Option(help="Another field of every request, as beam_size=4.", show_default="none"),
     ] = None,
     api_key: Annotated[str | None, typer.Option(help="API key.", show_default="none")] = None,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds after which a request is given up.", min=0.001)
-    ] = 60.0,
+    timeout: flags.RequestTimeout = 60.0,
     retries: Annotated[
         int, typer.Option(help="How often a refused request is sent again after its Retry-After.", min=0)
     ] = 0,
@@ -163,7 +161,7 @@ def bench_http(
     Latencies of an open loop count from the time at which a request was meant to be sent. Ctrl-C shows what
     there is.
 
-    The texts repeat: a server with a sentence cache answers most from it. Start it with --cache-bytes 0.
+    The texts repeat: a server with a sentence cache answers most from it. Start it with --cache 0.
     """
     from loadgen.generator import Plan
     from server.cli.bench_http import Job, bench

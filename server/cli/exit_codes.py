@@ -1,48 +1,34 @@
-"""How commands begin and end: settings from flags, exit codes, and the one line that says what went wrong."""
+"""How commands end: the exit codes, and the one line that says what went wrong. Imports nothing heavy."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any
-
-from pydantic import ValidationError
-
-from server.settings import Settings
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-"""Wrong usage or settings."""
 EXIT_BAD_BUNDLE = 3
-"""The bundle is refused."""
+EXIT_WORKERS_LOST = 4
 EXIT_INTERRUPTED = 130
 
-
-def read_settings(flags: Mapping[str, Any]) -> Settings | None:
-    """Read the settings, and say what is wrong with them.
-
-    Args:
-        flags: settings given on the command line; None where a flag was not given.
-
-    Returns:
-        The settings; None if they cannot be used.
-    """
-    try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
-    except ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            name = ".".join(str(part) for part in problem["loc"])
-            fail(EXIT_USAGE, f"setting {name}: {problem['msg']}")
-        return None
+EXIT_CODES = {
+    0: "done; for serve: drained after SIGTERM or Ctrl-C",
+    EXIT_FAILED: "the work failed, or a quality gate refused the result",
+    EXIT_USAGE: "wrong usage or setting",
+    EXIT_BAD_BUNDLE: "a bundle was refused",
+    EXIT_WORKERS_LOST: "serve: three engine workers died within a minute",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C",
+}
 
 
-def fail(code: int, message: str) -> int:
+def fail(command: str, code: int, message: str) -> int:
     """Say in one line on standard error why a command ends.
 
     Args:
+        command: its name, as `serve`; empty for the command line as a whole.
         code: the exit code.
-        message: what went wrong.
+        message: what went wrong, where, and if it is known how to mend it.
 
     Returns:
         The exit code.
     """
-    print(f"dragoman: {message}".replace("\n", " "), file=sys.stderr)  # noqa: T201 - this is the command line
+    name = f"dragoman {command}".rstrip()
+    print(f"{name}: {message}".replace("\n", " "), file=sys.stderr)  # noqa: T201 - this is the command line
     return code

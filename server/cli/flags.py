@@ -1,9 +1,31 @@
 """Options of `dragoman serve` and `dragoman translate`; imports nothing heavy, for every `--help`."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from server.units import in_seconds
+
+
+def _duration(given: object) -> float:
+    """Read a duration, in seconds if it has no unit."""
+    try:
+        seconds = float(in_seconds(given))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise typer.BadParameter(f"{given}: {error}") from None
+    if not 0 <= seconds < math.inf:
+        raise typer.BadParameter(f"{given}: must be 0 or more")
+    return seconds
+
+
+def _some_time(given: object) -> float:
+    """Read a duration of at least a millisecond."""
+    if (seconds := _duration(given)) < 0.001:
+        raise typer.BadParameter(f"{given}: must be at least 1ms")
+    return seconds
+
 
 BeamSize = Annotated[
     int | None, typer.Option(help="Hypotheses kept at each step.", show_default="the bundle's, or 1")
@@ -93,11 +115,24 @@ MaxRows = Annotated[
     ),
 ]
 MaxKvCacheMib = Annotated[
-    int | None, typer.Option(help="Memory for keys and values, in MiB.", show_default="2048")
+    str | None,
+    typer.Option(
+        "--max-kv-cache",
+        "--max-kv-cache-mib",
+        metavar="SIZE",
+        help="Memory for keys and values: 2GiB; a plain number is MiB.",
+        show_default="2GiB",
+    ),
 ]
 CacheBytes = Annotated[
-    int | None,
-    typer.Option(help="Memory for translated sentences, in bytes; 0 is none.", show_default="67108864"),
+    str | None,
+    typer.Option(
+        "--cache",
+        "--cache-bytes",
+        metavar="SIZE",
+        help="Memory for translated sentences; 0 is none.",
+        show_default="64MiB",
+    ),
 ]
 DefaultBeamSize = Annotated[
     int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
@@ -124,6 +159,25 @@ AdminPort = Annotated[
     typer.Option(
         help="Port for /admin/status, /admin/reload and /admin/drain, on 127.0.0.1.", show_default="none"
     ),
+]
+ReloadTimeout = Annotated[
+    float,
+    typer.Option(
+        parser=_some_time, metavar="TIME", help="Wait so long for the outcome.", show_default="10min"
+    ),
+]
+Duration = Annotated[
+    float, typer.Option(parser=_some_time, metavar="TIME", help="How long to measure.", show_default="10s")
+]
+WarmUp = Annotated[
+    float,
+    typer.Option(
+        parser=_duration, metavar="TIME", help="How long to send before that, not counted.", show_default="2s"
+    ),
+]
+RequestTimeout = Annotated[
+    float,
+    typer.Option(parser=_some_time, metavar="TIME", help="When a request is given up.", show_default="1min"),
 ]
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail, read_settings
+from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail
+from server.cli.given_settings import read_settings
 from server.errors import BundleRefusedError
 
 _PATH = "/admin/reload"
@@ -23,11 +24,11 @@ def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None)
     Returns:
         The exit code: `EXIT_BAD_BUNDLE` if the server refused the bundle and serves the old one.
     """
-    settings = read_settings(flags)
+    settings = read_settings("reload", flags)
     if settings is None:
         return EXIT_USAGE
     if settings.admin_port is None:
-        return fail(EXIT_USAGE, "which server? give --admin-port, or set DRAGOMAN_ADMIN_PORT")
+        return fail("reload", EXIT_USAGE, "which server? give --admin-port, or set DRAGOMAN_ADMIN_PORT")
     host, port = settings.admin_host, settings.admin_port
     path = _PATH if model is None else f"{_PATH}?{urlencode({'model': model})}"
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
@@ -36,15 +37,19 @@ def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None)
         response = connection.getresponse()
         answer = json.loads(response.read())
     except TimeoutError:
-        return fail(EXIT_FAILED, f"no answer within {timeout_s:g} s; the server may still be reloading")
+        return fail(
+            "reload",
+            EXIT_FAILED,
+            f"no answer within {timeout_s:g} s, see --timeout; the server may still be reloading",
+        )
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return fail(EXIT_FAILED, f"no server of dragoman answers on {host} port {port}: {error}")
+        return fail("reload", EXIT_FAILED, f"no server of dragoman answers on {host} port {port}: {error}")
     finally:
         connection.close()
     if response.status != 200:
         refused = answer.get("code") == BundleRefusedError.reason
         said = f"{answer.get('error')} (the old model goes on serving)" if refused else answer.get("error")
-        return fail(EXIT_BAD_BUNDLE if refused else EXIT_FAILED, str(said))
+        return fail("reload", EXIT_BAD_BUNDLE if refused else EXIT_FAILED, str(said))
     for bundle in answer["bundles"]:
         print(  # noqa: T201 - this is the command line
             f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "

@@ -22,8 +22,8 @@ from server.cli.exit_codes import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     fail,
-    read_settings,
 )
+from server.cli.given_settings import read_settings
 from server.errors import DragomanError, EngineDeadError, SettingError, UnsupportedLanguageError
 from server.http.server import listen, make_server
 from server.logs import configure_logging
@@ -56,7 +56,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     Returns:
         The exit code.
     """
-    settings = read_settings(flags)
+    settings = read_settings("serve", flags)
     if settings is None:
         return EXIT_USAGE
     configure_logging(settings.log_level)
@@ -72,11 +72,11 @@ def serve(flags: Mapping[str, Any]) -> int:
             read_keys(settings.api_keys_file)  # before a model is loaded for nothing
         models = load_models(settings, metrics)
     except BundleError as error:
-        return _refuse(error.bundle or settings.bundle[0], error)
+        return _refuse("serve", error.bundle or settings.bundle[0], error)
     except SettingError as error:
-        return fail(EXIT_USAGE, str(error))
+        return fail("serve", EXIT_USAGE, str(error))
     except EngineDeadError as error:
-        return fail(EXIT_FAILED, str(error))
+        return fail("serve", EXIT_FAILED, str(error))
     addresses = [(settings.host, settings.port)]
     if settings.admin_port is not None:
         addresses.append((settings.admin_host, settings.admin_port))
@@ -89,14 +89,16 @@ def serve(flags: Mapping[str, Any]) -> int:
                 for model in models:
                     model.engine.close(_CLOSE_TIMEOUT_S)
                 return fail(
-                    EXIT_FAILED, f"cannot listen on {host} port {port}: {error.strerror or str(error)}"
+                    "serve",
+                    EXIT_FAILED,
+                    f"cannot listen on {host} port {port}: {error.strerror or str(error)}",
                 )
         try:
             app = create_app(settings, models, metrics)
         except SettingError as error:
             for model in models:
                 model.engine.close(_CLOSE_TIMEOUT_S)
-            return fail(EXIT_USAGE, str(error))
+            return fail("serve", EXIT_USAGE, str(error))
         models.clear()  # a reload lets one go, and nothing else may hold it
         _run(settings, app, metrics, reloads, *listeners)
     return 0
@@ -143,7 +145,7 @@ def translate(
     Returns:
         The exit code.
     """
-    settings = read_settings(flags)
+    settings = read_settings("translate", flags)
     if settings is None:
         return EXIT_USAGE
     keep_large_blocks()
@@ -152,9 +154,9 @@ def translate(
         settings = settings.model_copy(update={"bundle": (bundle,)})
         model = load_model(settings, Metrics(CollectorRegistry()))
     except BundleError as error:
-        return _refuse(error.bundle or settings.bundle[0], error)
+        return _refuse("translate", error.bundle or settings.bundle[0], error)
     except (SettingError, UnsupportedLanguageError) as error:
-        return fail(EXIT_USAGE, str(error))
+        return fail("translate", EXIT_USAGE, str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     limits = request_limits(settings, model.manifest)
@@ -162,7 +164,7 @@ def translate(
         check_options(wishes, limits)
         _stream(LineTranslator(model, limits, wishes, line_options), progress)
     except (LineError, DragomanError) as error:
-        return fail(EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
+        return fail("translate", EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
     except BrokenPipeError:
         # Whoever read our output has had enough, as `head` does. Nothing is wrong.
         _discard_output()
@@ -199,8 +201,8 @@ def _file_size(file_descriptor: int) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _refuse(bundle: Path, error: BundleError) -> int:
-    return fail(EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
+def _refuse(command: str, bundle: Path, error: BundleError) -> int:
+    return fail(command, EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
 
 
 def _discard_output() -> None:

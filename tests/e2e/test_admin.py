@@ -109,7 +109,7 @@ def test_only_this_machine_can_be_given(tiny_bundle: Path, host: str) -> None:
         timeout=60,
     )
     assert ended.returncode == 2
-    assert ended.stderr.startswith("dragoman: setting admin_host: ")
+    assert ended.stderr.startswith("dragoman serve: setting admin_host: ")
 
 
 def test_an_admin_port_that_is_taken_is_named(tiny_bundle: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_admin_port_that_is_taken_is_named(tiny_bundle: Path) -> None:
             timeout=60,
         )
     assert ended.returncode == 1
-    assert ended.stderr == f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    assert ended.stderr == f"dragoman serve: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
 def test_drain_finishes_what_runs_and_ends_the_server(watched: Watched) -> None:

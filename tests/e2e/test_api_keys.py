@@ -119,7 +119,7 @@ def test_a_bad_file_is_named_before_anything_is_loaded(
         timeout=60,
     )
     assert ended.returncode == 2
-    assert ended.stderr.startswith("dragoman: setting api_keys_file: ")
+    assert ended.stderr.startswith("dragoman serve: setting api_keys_file: ")
     assert said in ended.stderr
     assert "not-a-hash" not in ended.stderr
     assert ended.stderr.count("\n") == 1

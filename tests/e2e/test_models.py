@@ -252,7 +252,9 @@ def ended(*bundles: object, **variables: str) -> tuple[int, str]:
 def test_what_cannot_be_served_together_ends_the_start(tiny_bundle: Path, tmp_path: Path) -> None:
     other = renamed(tiny_bundle, tmp_path / "other", "other", "fr-de", "en-de")
     name = json.loads((tiny_bundle / "manifest.json").read_text())["name"]
-    said = f"dragoman: setting bundle: {name} and other both translate en to de; serve only one of them\n"
+    said = (
+        f"dragoman serve: setting bundle: {name} and other both translate en to de; serve only one of them\n"
+    )
     assert ended(tiny_bundle, other) == (2, said)
     assert ended(DRAGOMAN_BUNDLE=f"{tiny_bundle},{other}") == (2, said)
     code, said = ended(tiny_bundle, tiny_bundle)
@@ -264,7 +266,7 @@ def test_one_bad_bundle_among_several_ends_the_start(tiny_bundle: Path, tmp_path
     bad = renamed(tiny_bundle, tmp_path / "bad", "bad", "fr-en")
     (bad / "encoder.onnx").unlink()
     code, said = ended(tiny_bundle, bad)
-    assert (code, said) == (3, f"dragoman: cannot load bundle {bad}: encoder.onnx: is missing\n")
+    assert (code, said) == (3, f"dragoman serve: cannot load bundle {bad}: encoder.onnx: is missing\n")
 
 
 def test_without_a_pivot_the_pair_is_refused(tiny_bundle: Path, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_bad_bundle_leaves_the_old_one_serving_and_says_why(
     stage.install(damage.__name__, lambda bundle: said.append(damage(bundle)))
     done = stage.reload()
     assert done.returncode == 3
-    assert done.stderr.startswith("dragoman: ")
+    assert done.stderr.startswith("dragoman reload: ")
     assert said[0] in done.stderr
     assert done.stderr.endswith("(the old model goes on serving)\n")
     assert done.stderr.count("\n") == 1

@@ -165,7 +165,7 @@ def test_a_bad_setting_is_named(tiny_bundle: Path, variable: str, value: str, sa
         command, env={variable: value}, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith(f"dragoman: {said}")
+    assert done.stderr.startswith(f"dragoman serve: {said}")
 
 
 def test_without_the_library_that_is_said_in_one_line(tiny_bundle: Path) -> None:

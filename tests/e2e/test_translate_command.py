@@ -49,7 +49,7 @@ def test_options_reach_the_engine(tiny_bundle: Path) -> None:
     assert translate(tiny_bundle, b"the cat sees a bird.\n", "--beam-size", "4").returncode == 0
     refused = translate(tiny_bundle, b"the cat\n", "--beam-size", "3")
     assert refused.returncode == 2
-    assert refused.stderr == b"dragoman: beam_size must be one of 1, 2, 4\n"
+    assert refused.stderr == b"dragoman translate: beam_size must be one of 1, 2, 4\n"
 
 
 def test_a_seed_gives_the_same_lines_however_they_arrive(tiny_bundle: Path) -> None:
@@ -82,12 +82,14 @@ def test_of_a_directory_of_bundles_the_one_with_the_direction_is_taken(
     refused = translate(tmp_path, b"the cat\n", "--source", "de")
     assert (refused.returncode, refused.stderr) == (
         2,
-        b"dragoman: no bundle translates from de to any language; there are fr-en, en-de, en-fr\n",
+        b"dragoman translate: no bundle translates from de to any language; there are fr-en, en-de, en-fr\n",
     )
     (tmp_path / "a" / "manifest.json").write_text("{")
     broken = translate(tmp_path, b"the cat\n", "--target", "de")
     assert broken.returncode == 3
-    assert broken.stderr.startswith(f"dragoman: cannot load bundle {tmp_path / 'a'}: manifest.json".encode())
+    assert broken.stderr.startswith(
+        f"dragoman translate: cannot load bundle {tmp_path / 'a'}: manifest.json".encode()
+    )
 
 
 def test_n_best_lists_feed_distillation(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -119,13 +121,13 @@ def test_n_best_lists_feed_distillation(tiny_bundle: Path, tmp_path: Path) -> No
 
 def test_bytes_that_are_no_text_name_their_line(tiny_bundle: Path) -> None:
     ended = translate(tiny_bundle, b"the cat.\n\xff\xfe\n")
-    assert (ended.returncode, ended.stderr) == (1, b"dragoman: line 2: not valid UTF-8 at byte 1\n")
+    assert (ended.returncode, ended.stderr) == (1, b"dragoman translate: line 2: not valid UTF-8 at byte 1\n")
 
 
 def test_a_line_that_is_too_long_names_itself(tiny_bundle: Path) -> None:
     ended = translate(tiny_bundle, b"the cat.\n" + b"qx zj " * 200 + b"\n")
     assert ended.returncode == 1
-    assert ended.stderr.startswith(b"dragoman: line 2: a sentence has ")
+    assert ended.stderr.startswith(b"dragoman translate: line 2: a sentence has ")
 
 
 def test_a_reader_that_has_had_enough_is_no_error(tiny_bundle: Path) -> None:

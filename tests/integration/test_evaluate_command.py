@@ -147,5 +147,5 @@ def test_what_is_wrong_is_one_line(
     command = ["evaluate", str(model), "--source", str(text[0]), "--reference", str(reference), *options]
     result = CliRunner().invoke(dragoman.app, command)
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("dragoman evaluate: ")
     assert result.stderr.count("\n") == 1

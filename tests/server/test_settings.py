@@ -111,3 +111,13 @@ def test_without_a_quota_the_affinity_counts(tmp_path: Path, cpu_max: str) -> No
 def test_workers_default_to_the_usable_cores() -> None:
     assert Settings(workers=3).engine_workers == 3
     assert Settings().engine_workers == usable_cores()
+
+
+def test_durations_and_sizes_may_have_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("REQUEST_TIMEOUT_S", "500ms"), ("CACHE_BYTES", "2MiB"), ("KEEP_ALIVE_S", "1.5min")):
+        monkeypatch.setenv(f"DRAGOMAN_{name}", value)
+    settings = Settings(max_kv_cache_mib="1.5GiB")  # type: ignore[arg-type]
+    assert (settings.request_timeout_s, settings.cache_bytes) == (0.5, 2 << 20)
+    assert (settings.keep_alive_s, settings.max_kv_cache_mib) == (90, 1536)
+    with pytest.raises(ValidationError, match="unknown unit"):
+        Settings(max_body_bytes="1 parsec")  # type: ignore[arg-type]

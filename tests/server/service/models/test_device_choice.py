@@ -120,5 +120,5 @@ def test_where_a_process_finds_no_driver_the_processor_is_taken(
 def test_the_command_line_says_it_in_one_line(tiny_bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert serve.serve({"bundle": tiny_bundle, "device": "cuda"}) == serve.EXIT_USAGE
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("dragoman: setting device: ")
+    assert said.startswith("dragoman serve: setting device: ")
     assert said.endswith("--device cpu")

@@ -1,0 +1,45 @@
+"""Durations and sizes with units, 500ms or 64MiB, for flags and settings. A leaf: imports nothing heavy."""
+
+import re
+from collections.abc import Mapping
+
+_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600}
+_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
+
+
+def in_seconds(given: object) -> object:
+    """Replace a duration such as `500ms`, `10s`, `5min` or `2h` by its seconds.
+
+    Args:
+        given: what a flag or a variable says.
+
+    Returns:
+        Seconds as a number; anything without a unit as it was given.
+
+    Raises:
+        ValueError: the unit is unknown.
+    """
+    return _convert(given, _SECONDS)
+
+
+def in_bytes(given: object) -> object:
+    """Replace a size such as `64MiB` or `2GB` by its bytes; otherwise as `in_seconds`."""
+    return _convert(given, _BYTES)
+
+
+def in_mebibytes(given: object) -> object:
+    """Replace a size such as `2GiB` by its MiB, rounded down; otherwise as `in_seconds`."""
+    size = _convert(given, _BYTES)
+    return size // (1 << 20) if size is not given and isinstance(size, int | float) else size
+
+
+def _convert(given: object, units: Mapping[str, float]) -> object:
+    found = _NUMBER_AND_UNIT.fullmatch(given.strip()) if isinstance(given, str) else None
+    if found is None:
+        return given
+    number, unit = found.groups()
+    by_spelling = {name.lower(): factor for name, factor in units.items()}
+    if unit.lower() not in by_spelling:
+        raise ValueError(f"unknown unit {unit!r}; known are {', '.join(units)}")
+    return float(number) * by_spelling[unit.lower()]

@@ -1,0 +1,135 @@
+"""The real command line: one form of error, one set of exit codes, grouped help."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import dragoman
+import export.cli
+from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_CODES, EXIT_FAILED
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["nonsense"], 2, "dragoman: no such command 'nonsense'; see dragoman --help"),
+        (["serv"], 2, "dragoman: no such command 'serv'. Did you mean 'serve'\\?"),
+        (["--nonsense"], 2, "dragoman: no such option: --nonsense; see dragoman --help"),
+        (["train"], 2, "dragoman train: missing argument 'recipe'; see dragoman train --help"),
+        (["serve", "--port"], 2, "dragoman serve: option '--port' requires .*; see dragoman serve --help"),
+        (
+            ["serve", "--port", "x"],
+            2,
+            "dragoman serve: invalid value for '--port': .*; see dragoman serve --help",
+        ),
+        (
+            ["serve", "--cache", "3q"],
+            2,
+            "dragoman serve: setting cache_bytes: unknown unit 'q'; known are B, .*",
+        ),
+        (
+            ["bench-http", "x", "--timeout", "3q"],
+            2,
+            "dragoman bench-http: .*'--timeout': 3q: unknown unit .*",
+        ),
+        (
+            ["serve", "missing"],
+            3,
+            "dragoman serve: cannot load bundle missing: missing: no such bundle directory",
+        ),
+        (["translate", "missing"], 3, "dragoman translate: cannot load bundle missing: .*"),
+        (["reload"], 2, "dragoman reload: which server\\? give --admin-port, or .*"),
+        (["api-key", "a b"], 1, "dragoman api-key: .*"),
+        (["train", "missing.toml"], 1, "dragoman train: .*missing.toml.*"),
+        (["average", "missing", "--out", "x"], 1, "dragoman average: .*"),
+        (["distill", "missing", "--reference", "x"], 1, "dragoman distill: missing: .*"),
+        (["evaluate", "m", "--source", "missing", "--reference", "x"], 1, "dragoman evaluate: missing: .*"),
+    ],
+)
+def test_an_error_is_one_line_that_names_its_command(arguments: list[str], code: int, line: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert re.fullmatch(line + "\n", done.stderr), done.stderr
+
+
+def test_a_refused_bundle_has_the_same_code_wherever_it_is_met(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{")
+    text = tmp_path / "text"
+    text.write_text("a line\n")
+    files = ("--source", text, "--target", text)
+    for arguments in (
+        ("serve", tmp_path),
+        ("translate", tmp_path),
+        ("evaluate", tmp_path, "--source", text, "--reference", text),
+        ("import", tmp_path, "--out", tmp_path / "out"),
+        (
+            "shortlist",
+            tmp_path,
+            "--out",
+            tmp_path / "out",
+            *files,
+            "--dev-source",
+            text,
+            "--dev-target",
+            text,
+        ),
+    ):
+        done = run(*arguments)
+        assert done.returncode == EXIT_BAD_BUNDLE, (arguments, done.stderr)
+        assert re.match(rf"dragoman {arguments[0]}: .*manifest\.json: ", done.stderr), done.stderr
+    assert (export.cli.EXIT_FAILED, export.cli.EXIT_BAD_BUNDLE) == (EXIT_FAILED, EXIT_BAD_BUNDLE)
+
+
+def test_durations_and_sizes_have_units(tiny_bundle: Path) -> None:
+    done = run(
+        *("serve", tiny_bundle, "--max-kv-cache", "1MiB", "--port", 0), DRAGOMAN_REQUEST_TIMEOUT_S="soon"
+    )
+    assert done.stderr.startswith("dragoman serve: setting request_timeout_s: ")
+    done = run(
+        "serve", tiny_bundle, "--cache", "1GiB", "--max-kv-cache-mib", "0", DRAGOMAN_KEEP_ALIVE_S="1.5min"
+    )
+    assert (
+        done.stderr
+        == "dragoman serve: setting max_kv_cache_mib: Input should be greater than or equal to 1\n"
+    )
+
+
+def test_help_shows_every_command_in_its_group_and_the_exit_codes() -> None:
+    done = run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == run("--help").stdout
+    groups = dict(re.findall(r"^([A-Z][a-z ]+):\n((?:  .*\n)+)", done.stdout, re.MULTILINE))
+    commands = {
+        group: re.findall(r"^  ([a-z][a-z-]+)  ", rows, re.MULTILINE) for group, rows in groups.items()
+    }
+    assert commands["Train"] == ["train", "average", "distill"]
+    assert commands["Bring in and out"] == ["export", "import", "shortlist"]
+    assert commands["Serve"] == ["serve", "reload", "api-key", "translate"]
+    assert commands["Measure"] == ["evaluate", "bench-http"]
+    assert sum(map(len, commands.values())) == len(dragoman.app.registered_commands)
+    for code, meaning in EXIT_CODES.items():
+        assert re.search(rf"^ +{code} +{re.escape(meaning)}$", done.stdout, re.MULTILINE)
+
+
+def test_the_exit_codes_are_documented(repository: Path) -> None:
+    text = (repository / "docs/operations.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (\d+) \| (.*) \|$", text, re.MULTILINE) == [
+        (str(code), meaning) for code, meaning in EXIT_CODES.items()
+    ]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"dragoman {metadata.version('dragoman')}\n")
