@@ -26,10 +26,15 @@ from export.flags import (
     Force,
     Frequent,
     GoldenText,
+    ImportKind,
+    ModelName,
+    Origin,
     PerPiece,
     Precision,
+    SourceLanguages,
     TableSource,
     TableTarget,
+    TargetLanguages,
     Threads,
     Vmap,
     WeightBits,
@@ -242,27 +247,12 @@ def export(
     ),
 )
 def import_model(
-    origin: Annotated[
-        str,
-        typer.Argument(
-            help="Directory of a MarianMT (OPUS-MT) model, its name on the Hugging Face hub, or a bundle."
-        ),
-    ],
+    origin: Origin,
     out: Annotated[Path, typer.Option(help="Directory of the new bundle or checkpoint.")],
-    kind: Annotated[
-        Literal["bundle", "checkpoint"] | None,
-        typer.Option("--as", help="What to make.", show_default="a bundle; of a bundle, a checkpoint"),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Languages it translates from, if it does not say: en or fr,es,it.")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Languages it translates to: de, or of a multilingual model fr,pt=pt_BR."),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the model.", show_default="that of the directory")
-    ] = None,
+    kind: ImportKind = None,
+    source: SourceLanguages = None,
+    target: TargetLanguages = None,
+    name: ModelName = None,
     precision: Precision = "int8",
     dev_source: DevSource = None,
     dev_target: DevTarget = None,

@@ -65,6 +65,27 @@ Vmap = Annotated[
 PerPiece = Annotated[int, typer.Option(min=1, help="Most probable words kept for a source piece.")]
 Frequent = Annotated[int, typer.Option(min=0, help="Most frequent words that are always candidates.")]
 
+Origin = Annotated[
+    str,
+    typer.Argument(
+        help="Directory of a MarianMT (OPUS-MT) model, its name on the Hugging Face hub, or a bundle."
+    ),
+]
+ImportKind = Annotated[
+    Literal["bundle", "checkpoint"] | None,
+    typer.Option("--as", help="What to make.", show_default="a bundle; of a bundle, a checkpoint"),
+]
+SourceLanguages = Annotated[
+    str | None, typer.Option(help="Languages it translates from, if it does not say: en or fr,es,it.")
+]
+TargetLanguages = Annotated[
+    str | None,
+    typer.Option(help="Languages it translates to: de, or of a multilingual model fr,pt=pt_BR."),
+]
+ModelName = Annotated[
+    str | None, typer.Option(help="Name of the model.", show_default="that of the directory")
+]
+
 ALL_WIDTHS = "1,2,3,4,5,6,8"
 
 

@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from server.cli import flags
+from server.cli import load_flags as load
 from server.cli.exit_codes import EXIT_FAILED, fail
 
 
@@ -105,55 +106,24 @@ def api_key(
 
 
 def bench_http(
-    url: Annotated[str, typer.Argument(help="Server to load, as http://localhost:8000.")],
-    rate: Annotated[
-        float | None, typer.Option(help="Open loop: requests a second, whatever the answers.", min=0.001)
-    ] = None,
-    arrivals: Annotated[
-        Literal["poisson", "fixed"], typer.Option(help="Of an open loop: by chance, or evenly spaced.")
-    ] = "poisson",
-    clients: Annotated[
-        int | None,
-        typer.Option(
-            help="Closed loop: clients that send when they have an answer.",
-            min=1,
-            show_default="1 without --rate",
-        ),
-    ] = None,
-    duration: flags.Duration = 10.0,
-    warm_up: flags.WarmUp = 2.0,
-    lengths: Annotated[
-        str | None,
-        typer.Option(
-            help="Words of the texts: short, mixed, documents, or as 5-50:31,200:1 (lengths:weight).",
-            show_default="mixed; with --text its lines",
-        ),
-    ] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(help="File of sentences, plain or .gz.", show_default="sentences of our own"),
-    ] = None,
-    array: Annotated[int, typer.Option(help="Texts in a request.", min=1, max=100_000)] = 1,
-    source: Annotated[
-        str | None, typer.Option(help="Language of the texts.", show_default="the server's first")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Language to translate to.", show_default="the server's first")
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(help="Another field of every request, as beam_size=4.", show_default="none"),
-    ] = None,
-    api_key: Annotated[str | None, typer.Option(help="API key.", show_default="none")] = None,
-    timeout: flags.RequestTimeout = 60.0,
-    retries: Annotated[
-        int, typer.Option(help="How often a refused request is sent again after its Retry-After.", min=0)
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="Of the arrivals; the same seed, the same times.")] = 1,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Where figures go as JSON; - is standard output.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Where a picture goes, PNG; needs matplotlib.")] = None,
+    url: load.Url,
+    rate: load.Rate = None,
+    arrivals: load.Arrivals = "poisson",
+    clients: load.Clients = None,
+    duration: load.Duration = 10.0,
+    warm_up: load.WarmUp = 2.0,
+    lengths: load.Lengths = None,
+    text: load.Text = None,
+    array: load.Array = 1,
+    source: load.Source = None,
+    target: load.Target = None,
+    field: load.Field = None,
+    api_key: load.ApiKey = None,
+    timeout: load.RequestTimeout = 60.0,
+    retries: load.Retries = 0,
+    seed: load.Seed = 1,
+    json_file: load.JsonFile = None,
+    plot: load.Plot = None,
     progress: flags.Progress = None,
 ) -> None:
     """Load a server with translations and measure it: throughput, p50 to p99.9, errors by kind.

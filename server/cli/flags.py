@@ -1,31 +1,11 @@
 """Options of `dragoman serve` and `dragoman translate`; imports nothing heavy, for every `--help`."""
 
-import math
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from server.units import in_seconds
-
-
-def _duration(given: object) -> float:
-    """Read a duration, in seconds if it has no unit."""
-    try:
-        seconds = float(in_seconds(given))  # type: ignore[arg-type]
-    except ValueError as error:
-        raise typer.BadParameter(f"{given}: {error}") from None
-    if not 0 <= seconds < math.inf:
-        raise typer.BadParameter(f"{given}: must be 0 or more")
-    return seconds
-
-
-def _some_time(given: object) -> float:
-    """Read a duration of at least a millisecond."""
-    if (seconds := _duration(given)) < 0.001:
-        raise typer.BadParameter(f"{given}: must be at least 1ms")
-    return seconds
-
+from server.cli.durations import some_time
 
 BeamSize = Annotated[
     int | None, typer.Option(help="Hypotheses kept at each step.", show_default="the bundle's, or 1")
@@ -163,21 +143,8 @@ AdminPort = Annotated[
 ReloadTimeout = Annotated[
     float,
     typer.Option(
-        parser=_some_time, metavar="TIME", help="Wait so long for the outcome.", show_default="10min"
+        parser=some_time, metavar="TIME", help="Wait so long for the outcome.", show_default="10min"
     ),
-]
-Duration = Annotated[
-    float, typer.Option(parser=_some_time, metavar="TIME", help="How long to measure.", show_default="10s")
-]
-WarmUp = Annotated[
-    float,
-    typer.Option(
-        parser=_duration, metavar="TIME", help="How long to send before that, not counted.", show_default="2s"
-    ),
-]
-RequestTimeout = Annotated[
-    float,
-    typer.Option(parser=_some_time, metavar="TIME", help="When a request is given up.", show_default="1min"),
 ]
 Progress = Annotated[
     bool | None, typer.Option(help="Draw a progress bar.", show_default="if standard error is a terminal")

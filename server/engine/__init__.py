@@ -1,5 +1,1 @@
-"""Decoding engine: token ids in, token ids out; no text and no HTTP.
-
-A sentence's way: `pool.Pool.submit` -> `scheduler.Scheduler` -> `engine.Engine.step` -> `search` ->
-future.
-"""
+"""The decoding engine: token ids in, token ids out; it knows neither text nor HTTP."""

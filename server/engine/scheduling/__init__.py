@@ -1,1 +1,1 @@
-"""Pure policies of the queue: order, placement, priority. They take the time and hold no lock."""
+"""Pure policies of the queue: order, placement, priority; they take the time and hold no lock."""
