@@ -8,7 +8,6 @@ from typing import Any
 
 from benchmarks.spread import ratios, ratios_where_answered
 from benchmarks.tables import latency_ratio, offline_ratio, shown
-from benchmarks.targets import targets
 
 _SERVED = (("per_s", "sentences/s", 1), ("p50_ms", "p50", -1), ("p95_ms", "p95", -1), ("p99_ms", "p99", -1))
 """Key of a round, name, and whether more is better (1) or worse (-1)."""
@@ -17,76 +16,78 @@ _NOTHING = "Nowhere in what was measured."
 
 
 def losses(found: dict[str, dict[str, Any]]) -> str:
-    """List every comparison in which a peer is ahead in the median, and every target that is not met.
+    """List every comparison in which a peer is ahead in the median; missed targets are in their own table.
 
     Args:
         found: results by the name of their part; parts that have not run are missing or empty.
+
+    Returns:
+        A line for each thing that was compared, with all that is lost there.
     """
-    lines = [
+    lines: dict[str, list[str]] = {}
+    for what, lost in (
         *_offline(found.get("offline", {})),
         *_http(found.get("http", {}).get("models", {})),
         *_shortlist(found.get("shortlist", {}).get("rows", {})),
-        *(
-            f"Target missed: {what}: {measured} ({target})"
-            for what, target, measured, met in targets(found)
-            if met == "no"
-        ),
-    ]
-    return "\n".join(f"- {line}." for line in lines) or _NOTHING
+    ):
+        lines.setdefault(what, []).append(lost)
+    return "\n".join(f"- {what}: {', '.join(lost)}." for what, lost in lines.items()) or _NOTHING
 
 
-def _offline(offline: dict[str, Any]) -> Iterator[str]:
+def _offline(offline: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, row in offline.get("rows", {}).items():
+        short = name.removeprefix(f"{row['model']}-")
         if row["alone"] and (latency := latency_ratio(row)).median > 1:
-            yield f"{name}: latency {shown(latency)} x CTranslate2's"
+            yield f"{row['model']}, latency relative to CTranslate2", f"{short} {shown(latency)}"
         if not row["alone"] and (speed := offline_ratio(row)).median < 1:
-            yield f"{name}: {shown(speed)} x CTranslate2's tokens/s"
+            yield f"{row['model']}, tokens/s relative to CTranslate2", f"{short} {shown(speed)}"
     for model, systems in offline.get("systems", {}).items():
         ours = systems.get("dragoman, defaults")
         theirs = [entry for name, entry in systems.items() if name.startswith(("[", "CTranslate2"))]
         if ours is None or not theirs:
             continue
-        for key, what, unit in (("peak_bytes", "peak memory", 2**20), ("load_s", "time to load", 1)):
-            other = min(entry[key] for entry in theirs)
-            if ours[key] > other:
-                shown_as = "{:.0f} MiB against {:.0f}" if key == "peak_bytes" else "{:.2f} s against {:.2f}"
-                yield f"{model}: {what} {shown_as.format(ours[key] / unit, other / unit)} of CTranslate2"
+        what = f"{model}, one process against CTranslate2"
+        memory, load_s = (min(entry[key] for entry in theirs) for key in ("peak_bytes", "load_s"))
+        if ours["peak_bytes"] > memory:
+            yield what, f"peak memory {ours['peak_bytes'] / 2**20:.0f} MiB against {memory / 2**20:.0f}"
+        if ours["load_s"] > load_s:
+            yield what, f"time to load {ours['load_s']:.2f} s against {load_s:.2f}"
 
 
-def _http(models: dict[str, Any]) -> Iterator[str]:
+def _http(models: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for model, found in models.items():
         for load, servers in found["loads"].items():
-            yield from _failed(f"{model}, {load}", servers["dragoman"])
+            if failed := _failed(servers["dragoman"]):
+                yield f"{model}, {load}", f"{failed} of our requests failed"
             for name, entries in servers.items():
                 if name != "dragoman":
-                    yield from _served(f"{model}, {load}, against {name}", servers["dragoman"], entries)
+                    what = f"{model}, {load}, relative to {name}"
+                    yield from ((what, lost) for lost in _served(servers["dragoman"], entries))
 
 
-def _served(what: str, ours: list[Any], theirs: list[Any]) -> Iterator[str]:
+def _served(ours: list[Any], theirs: list[Any]) -> Iterator[str]:
     if isinstance(ours[0], float):
         slower = ratios_where_answered(ours, theirs)
         if slower is not None and slower.median > 1:
-            yield f"{what}: {shown(slower)} x its seconds"
+            yield f"seconds {shown(slower)}"
         return
     for key, name, better in _SERVED:
         found = ratios_where_answered([e.get(key) for e in ours], [e.get(key) for e in theirs])
         if found is not None and better * found.median < better:
-            yield f"{what}: {shown(found)} x its {name}"
+            yield f"{name} {shown(found)}"
 
 
-def _failed(what: str, entries: list[Any]) -> Iterator[str]:
+def _failed(entries: list[Any]) -> int:
     """Count requests of ours that got no translation; the array has seconds, or NaN."""
-    failed = sum(
+    return sum(
         int(math.isnan(entry)) if isinstance(entry, float) else sum(entry["failures"].values())
         for entry in entries
     )
-    if failed:
-        yield f"{what}: {failed} of our requests failed"
 
 
-def _shortlist(rows: dict[str, Any]) -> Iterator[str]:
+def _shortlist(rows: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, row in rows.items():
         seconds = row["seconds"]
         speed = ratios(seconds["CTranslate2, vmap"], seconds["dragoman, shortlist"])
         if speed.median < 1:
-            yield f"{name} shortlist: {shown(speed)} x the tokens/s of CTranslate2 with its map"
+            yield "shortlist, tokens/s relative to CTranslate2 with its vmap", f"{name} {shown(speed)}"

@@ -37,18 +37,11 @@ def contents(found: dict[str, dict[str, Any]]) -> dict[str, str]:
         written["losses"] = losses(found)
     if offline:
         rows = offline["rows"]
-        parts = [
-            f"**{name}**{_text(rows, name)}\n\n{tables.offline_table(rows, name)}"
-            for name in NAMES
-            if any(row["model"] == name for row in rows.values())
-        ]
-        written["offline"] = "\n\n".join([*parts, f"![tokens per second](images/{OFFLINE_PLOT})"])
-        written["latency"] = tables.latency_table(rows)
-        written["memory"] = tables.memory_table(offline["systems"])
+        written["offline"] = f"{tables.offline_table(rows)}\n\n![tokens per second](images/{OFFLINE_PLOT})"
+        written["process"] = tables.process_table(rows, offline["systems"])
     if http:
         written["http"] = _http(http["models"])
         written["array"] = tables.array_table(http["models"])
-        written["servers"] = tables.server_memory_table(http["models"])
     if shortlist:
         written["shortlist"] = tables.shortlist_table(shortlist["rows"])
     if fairness:
@@ -58,22 +51,20 @@ def contents(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     return written
 
 
-def _text(rows: dict[str, Any], model: str) -> str:
-    """Say where the sentences come from."""
-    known = sorted({row["text"] for row in rows.values() if row["model"] == model and "text" in row})
-    return f" ({', '.join(known)})" if known else ""
-
-
 def _http(models: dict[str, Any]) -> str:
-    parts = []
-    for name, entry in models.items():
-        batcher = entry["batcher"]
-        parts.append(
-            f"**{name}**, closed loop (the batcher's settings: up to {batcher['max_batch']} texts, "
-            f"{batcher['wait_ms']:g} ms)\n\n{tables.http_table(entry, 'closed')}"
-        )
-        parts.append(f"**{name}**, open loop\n\n{tables.http_table(entry, 'open')}")
-    return "\n\n".join([*parts, f"![sentences per second and p95](images/{HTTP_PLOT})"])
+    settings = "; ".join(
+        f"{name} {entry['batcher']['max_batch']} texts, {entry['batcher']['wait_ms']:g} ms"
+        for name, entry in models.items()
+    )
+    return "\n\n".join(
+        [
+            f"Closed loop (the batcher collects at most: {settings}):",
+            tables.http_table(models, "closed"),
+            "Open loop:",
+            tables.http_table(models, "open"),
+            f"![sentences per second and p95](images/{HTTP_PLOT})",
+        ]
+    )
 
 
 def write_page(page: Path, found: dict[str, dict[str, Any]]) -> None:

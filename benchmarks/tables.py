@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.spread import Spread, ratios, ratios_where_answered, spread
 
-_SHORT = "dragoman, shortlist"
+_SHORT, _VMAP = "dragoman, shortlist", "CTranslate2, vmap"
 _SYSTEMS = ("dragoman", "dragoman, defaults", "CTranslate2", "transformers")
+_PERCENTILES = ("p50_ms", "p95_ms", "p99_ms")
 
 
 class MarkerError(ValueError):
@@ -71,64 +72,61 @@ def latency_ratio(result: dict[str, Any]) -> Spread:
     return ratios(result["seconds"]["dragoman"], result["seconds"]["CTranslate2"])
 
 
-def offline_table(rows: dict[str, Any], model: str) -> str:
-    """Tokens/s of a model: every number of sentences, greedy and with beams."""
-    lines = []
+def offline_table(rows: dict[str, Any]) -> str:
+    """Tokens/s of every model: every number of sentences, greedy and with beams.
+
+    A model's first row names it, and where its sentences come from if the result says so.
+    """
+    lines: list[list[str]] = []
+    model = None
     for result in rows.values():
-        if result["model"] != model or result["alone"]:
+        if result["alone"]:
             continue
+        text = f" ({result['text']})" if "text" in result else ""
         speeds = [throughput(result, system) for system in _SYSTEMS]
-        agreement = f"{100 * result['agreement']:.0f} %" if "agreement" in result else ""
         lines.append(
             [
-                "greedy" if result["beam"] == 1 else f"beam {result['beam']}",
+                f"{result['model']}{text}" if result["model"] != model else "",
+                _search(result),
                 str(result["sentences"]),
                 *("" if speed is None else f"{speed:,.0f}" for speed in speeds),
                 shown(offline_ratio(result)),
                 result["ctranslate2"],
-                *([agreement] if model == "default" else []),
+                f"{100 * result['agreement']:.0f} %" if "agreement" in result else "",
             ]
         )
-    header = ["search", "sentences", *_SYSTEMS, "dragoman / CTranslate2", "CTranslate2's best settings"]
-    return table([*header, *(["same tokens"] if model == "default" else [])], lines)
+        model = result["model"]
+    header = ["model", "search", "sentences", *_SYSTEMS, "dragoman / CTranslate2"]
+    return table([*header, "CTranslate2's settings", "same tokens"], lines)
 
 
-def latency_table(rows: dict[str, Any]) -> str:
-    """Milliseconds of a sentence that comes alone."""
-    lines = []
+def process_table(rows: dict[str, Any], systems: dict[str, Any]) -> str:
+    """A process of each model: milliseconds of a sentence that comes alone, load time and peak memory.
+
+    Args:
+        rows: of the offline results.
+        systems: of the offline results: load time and peak memory by model and system.
+    """
+    alone: dict[str, dict[str, list[str]]] = {}
     for result in rows.values():
-        if not result["alone"]:
-            continue
-        times = [
-            spread(result["seconds"][system]).median / result["sentences"] * 1e3
-            if system in result["seconds"]
-            else math.nan
-            for system in ("dragoman", "CTranslate2", "transformers")
-        ]
-        lines.append(
-            [
-                result["model"],
-                "greedy" if result["beam"] == 1 else f"beam {result['beam']}",
-                *("" if math.isnan(t) else f"{t:.1f}" for t in times),
-                shown(latency_ratio(result)),
-                result["ctranslate2"],
-            ]
-        )
-    header = ["model", "search", "dragoman, ms", "CTranslate2, ms", "transformers, ms"]
-    return table([*header, "dragoman / CTranslate2", "CTranslate2's best settings"], lines)
-
-
-def memory_table(systems: dict[str, Any]) -> str:
-    """Load time and peak memory of each system's process after all rows of a model."""
+        if result["alone"]:
+            cells = ["/".join(_alone_ms(result)), shown(latency_ratio(result))]
+            alone.setdefault(result["model"], {})[_search(result)] = cells
+    searches = list(dict.fromkeys(search for cells in alone.values() for search in cells))
     lines = []
     for model, entries in systems.items():
-        for name, entry in entries.items():
-            if name.startswith("["):
-                name = "CTranslate2"
-            if any(line[:2] == [model, name] for line in lines):
-                continue
-            lines.append([model, name, f"{entry['load_s']:.2f}", f"{entry['peak_bytes'] / 2**20:.0f}"])
-    return table(["model", "system", "load, s", "peak memory, MiB"], lines)
+        timed = [cell for search in searches for cell in alone.get(model, {}).get(search, ["", ""])]
+        # CTranslate2 has an entry for each of its settings; the first is that of the model's first row.
+        known = {
+            "CTranslate2" if name.startswith(("[", "CTranslate2")) else name: entry
+            for name, entry in reversed(entries.items())
+        }
+        found = [known.get(system) for system in _SYSTEMS]
+        loaded = "/".join(f"{entry['load_s']:.2f}" if entry else "-" for entry in found)
+        peaks = "/".join(f"{entry['peak_bytes'] / 2**20:.0f}" if entry else "-" for entry in found)
+        lines.append([model, *timed, loaded, peaks])
+    columns = [c for search in searches for c in (f"{search}, ms", "dragoman / CTranslate2")]
+    return table(["model", *columns, "load, s", "peak memory, MiB"], lines)
 
 
 def shortlist_table(rows: dict[str, Any]) -> str:
@@ -136,33 +134,19 @@ def shortlist_table(rows: dict[str, Any]) -> str:
     lines = []
     for result in rows.values():
         seconds, counted = result["seconds"], result["candidates"]
-        for ours, theirs, whole in (
-            (_SHORT, _SHORT, "dragoman"),
-            ("CTranslate2, vmap", _SHORT, "CTranslate2"),
-        ):
-            lines.append(
-                [
-                    result["row"] if ours == _SHORT else "",
-                    f"{counted['sentence']:,.0f}" if ours == _SHORT else "",
-                    ours,
-                    f"{counted[ours]:,.0f}",
-                    f"{throughput(result, whole):,.0f}",
-                    f"{throughput(result, ours):,.0f}",
-                    shown(ratios(seconds[whole], seconds[ours])),
-                    "" if ours == theirs else shown(ratios(seconds[ours], seconds[theirs])),
-                    "" if ours == _SHORT else result["ctranslate2"][ours],
-                ]
-            )
-    header = [
-        "row",
-        "candidates of a sentence",
-        "system",
-        "of a batch",
-        "without, tokens/s",
-        "with, tokens/s",
-        "with / without",
-    ]
-    return table([*header, "dragoman / this, both with", "CTranslate2's best settings"], lines)
+        line = [result["row"], f"{counted['sentence']:,.0f}"]
+        for short, whole in ((_SHORT, "dragoman"), (_VMAP, "CTranslate2")):
+            speeds = f"{throughput(result, short):,.0f} ({counted[short]:,.0f})"
+            line += [
+                f"{throughput(result, whole):,.0f}",
+                speeds,
+                shown(ratios(seconds[whole], seconds[short])),
+            ]
+        lines.append([*line, shown(ratios(seconds[_VMAP], seconds[_SHORT])), result["ctranslate2"][_VMAP]])
+    columns = ("without", "with (candidates in the batch)", "with / without")
+    ours, theirs = ([f"{name}, {column}" for column in columns] for name in ("dragoman", "CTranslate2"))
+    last = ["both with, dragoman / CTranslate2", "CTranslate2's settings"]
+    return table(["row", "candidates", *ours, *theirs, *last], lines)
 
 
 def fairness_table(models: dict[str, Any]) -> str:
@@ -186,83 +170,60 @@ def fairness_table(models: dict[str, Any]) -> str:
     return table([*header, "document alone, s", "document beside, s"], lines)
 
 
-def server_memory_table(models: dict[str, Any]) -> str:
-    """Resident memory of each server after all loads."""
-    lines = [
-        [model, server, f"{size / 2**20:.0f}"]
-        for model, found in models.items()
-        for server, size in found["memory_bytes"].items()
-    ]
-    return table(["model", "server", "resident memory, MiB"], lines)
-
-
-def http_table(found: dict[str, Any], kind: str) -> str:
-    """Sentences/s and latencies of each server under one kind of load.
+def http_table(models: dict[str, Any], kind: str) -> str:
+    """Sentences/s and latencies of each server under one kind of load, a row for each load.
 
     Args:
-        found: of one model.
+        models: results by model.
         kind: closed or open.
     """
-    lines = []
-    for load, servers in found["loads"].items():
-        sort, _, amount = load.partition(" ")
-        if sort != kind:
-            continue
-        names = list(servers)
-        for name in names:
-            entries = servers[name]
-            speed = [f"{_median(entries, 'per_s'):.1f}"] if kind == "closed" else []
-            lines.append(
-                [
-                    amount if name == names[0] else "",
-                    name,
-                    *speed,
-                    *(_milliseconds(entries, key) for key in ("p50_ms", "p95_ms", "p99_ms")),
-                    str(sum(sum(entry["failures"].values()) for entry in entries)),
-                    *_against(servers, name, names, kind),
-                ]
-            )
-    first = "clients" if kind == "closed" else "requests/s"
-    speed = ["sentences/s"] if kind == "closed" else []
-    last = ["dragoman / this, sentences/s"] if kind == "closed" else []
-    return table([first, "server", *speed, "p50, ms", "p95, ms", "p99, ms", "failed", *last], lines)
+    closed = kind == "closed"
+    lines: list[list[str]] = []
+    names: list[str] = []
+    for model, found in models.items():
+        loads = {load.partition(" ")[2]: s for load, s in found["loads"].items() if load.startswith(kind)}
+        for amount, servers in loads.items():
+            names = list(servers)
+            line = [model, amount]
+            for entries in servers.values():
+                line += [*([f"{_median(entries, 'per_s'):.1f}"] if closed else []), _percentiles(entries)]
+            lines.append([*line, *([_against_batcher(servers)] if closed else [])])
+    times = "p50/p95/p99, ms"
+    columns = [c for name in names for c in ([f"{name}, /s", times] if closed else [f"{name}, {times}"])]
+    last = ["sentences/s, dragoman / batcher"] if closed else []
+    return table(["model", "clients" if closed else "requests/s", *columns, *last], lines)
 
 
 def array_table(models: dict[str, Any]) -> str:
-    """Seconds of one request with 500 sentences."""
-    lines = []
+    """Seconds of a request with 500 sentences, peers' times over ours, and memory after all loads."""
+    lines: list[list[str]] = []
+    names: list[str] = []
     for model, found in models.items():
+        memory = "/".join(f"{size / 2**20:.0f}" for size in found["memory_bytes"].values())
         for load, servers in found["loads"].items():
             if load.startswith("array"):
-                ours = servers["dragoman"]
-                lines += [
-                    [model, name, _seconds(entries), shown_or_none(ratios_where_answered(entries, ours))]
-                    for name, entries in servers.items()
-                ]
-    return table(["model", "server", "seconds", "this / dragoman"], lines)
+                ours, names = servers["dragoman"], list(servers)
+                times = [_seconds(entries) for entries in servers.values()]
+                peers = [entries for name, entries in servers.items() if name != "dragoman"]
+                slower = [shown_or_none(ratios_where_answered(entries, ours)) for entries in peers]
+                lines.append([model, *times, *slower, memory])
+    slower = [f"{name} / dragoman" for name in names if name != "dragoman"]
+    return table(["model", *(f"{name}, s" for name in names), *slower, "resident memory, MiB"], lines)
 
 
 def roofline_table(found: dict[str, Any]) -> str:
-    """Cost of each model, its bound on this machine, and what was reached."""
+    """Cost of each model, and the share of its bound on this machine that was reached."""
     lines = []
+    amounts: list[str] = []
     for name, entry in found["models"].items():
-        counted = entry["cost"]
-        for sentences, measured in entry["rows"].items():
-            first = sentences == next(iter(entry["rows"]))
-            lines.append(
-                [
-                    name if first else "",
-                    f"{counted['decoder_products'] / 1e6:.1f} M" if first else "",
-                    f"{100 * counted['vocabulary_share']:.0f} %" if first else "",
-                    f"{counted['encoder_products'] / 1e6:.1f} M" if first else "",
-                    "alone" if sentences == "1" else sentences,
-                    f"{measured['bound']:,.0f}",
-                    f"{measured['measured']:,.0f}",
-                    f"{100 * measured['measured'] / measured['bound']:.0f} %",
-                ]
-            )
-    header = ["model", "per target token", "of it vocabulary", "per source token", "sentences"]
-    return table([*header, "bound, tokens/s", "measured", "share"], lines)
+        counted, amounts = entry["cost"], list(entry["rows"])
+        decoder, encoder = (counted[key] / 1e6 for key in ("decoder_products", "encoder_products"))
+        costs = [f"{decoder:.1f} M", f"{100 * counted['vocabulary_share']:.0f} %", f"{encoder:.1f} M"]
+        lines.append(
+            [name, *costs, *(_share(row["measured"], row["bound"]) for row in entry["rows"].values())]
+        )
+    header = ["model", "per target token", "of it vocabulary", "per source token"]
+    return table([*header, *("alone" if amount == "1" else amount for amount in amounts)], lines)
 
 
 def products_line(found: dict[str, Any]) -> str:
@@ -291,7 +252,7 @@ def machine_lines(found: dict[str, dict[str, Any]]) -> str:
     }
     if len(set(machines.values())) == 1:
         parts = "; ".join(f"{part} {text}" for part, text in when.items())
-        return f"{next(iter(machines.values()))}.\n\n{parts}."
+        return f"{next(iter(machines.values()))}.\n{parts}."
     return "\n".join(f"- {part}: {when[part]}: {machines[part]}." for part in found)
 
 
@@ -301,6 +262,19 @@ def _machine(facts: dict[str, Any]) -> str:
         f"{facts['processor']}, {facts['cores']} cores ({', '.join(facts['instruction_sets'])}), "
         f"{facts['memory_gib']} GiB; Python {facts['python']}, {versions}"
     )
+
+
+def _search(result: dict[str, Any]) -> str:
+    return "greedy" if result["beam"] == 1 else f"beam {result['beam']}"
+
+
+def _alone_ms(result: dict[str, Any]) -> list[str]:
+    found = (result["seconds"].get(system) for system in ("dragoman", "CTranslate2", "transformers"))
+    return [f"{spread(s).median / result['sentences'] * 1e3:.1f}" if s else "-" for s in found]
+
+
+def _share(measured: float, bound: float) -> str:
+    return f"{measured:,.0f} of {bound:,.0f} ({100 * measured / bound:.0f} %)"
 
 
 def _seconds(entries: Sequence[float]) -> str:
@@ -313,15 +287,18 @@ def _median(entries: Sequence[dict[str, Any]], key: str) -> float:
     return statistics.median(entry[key] for entry in entries)
 
 
-def _milliseconds(entries: Sequence[dict[str, Any]], key: str) -> str:
-    known = [entry[key] for entry in entries if entry[key] is not None]
-    return f"{statistics.median(known):.0f}" if known else "none answered"
+def _percentiles(entries: Sequence[dict[str, Any]]) -> str:
+    """Write the median p50/p95/p99 of the rounds in ms, and how many requests failed in all of them."""
+    known = [[entry[key] for entry in entries if entry[key] is not None] for key in _PERCENTILES]
+    failed = sum(sum(entry["failures"].values()) for entry in entries)
+    times = (
+        "/".join(f"{statistics.median(values):.0f}" for values in known) if all(known) else "none answered"
+    )
+    return times + (f", {failed} failed" if failed else "")
 
 
-def _against(servers: dict[str, Any], name: str, names: Sequence[str], kind: str) -> list[str]:
-    if kind != "closed":
-        return []
-    if name == names[0]:
-        return [""]
-    take: Callable[[str], list[float]] = lambda server: [e["per_s"] for e in servers[server]]  # noqa: E731
-    return [shown_or_none(ratios_where_answered(take(names[0]), take(name)))]
+def _against_batcher(servers: dict[str, Any]) -> str:
+    ours, theirs = (
+        [entry["per_s"] for entry in servers[name]] for name in ("dragoman", "CTranslate2, batcher")
+    )
+    return shown_or_none(ratios_where_answered(ours, theirs))

@@ -56,12 +56,12 @@ def _offline_lines(rows: dict[str, Any]) -> Iterator[list[str]]:
     for name, target in _OFFLINE:
         if name in rows:
             found = offline_ratio(rows[name])
-            what = f"{name}, tokens/s against CTranslate2"
+            what = f"{name}: tokens/s, dragoman / CTranslate2"
             yield _line(what, f"at least {target:g} x", found, found.median >= target)
     for name, target in _ALONE:
         if name in rows:
             found = latency_ratio(rows[name])
-            what = f"{name}, latency against CTranslate2"
+            what = f"{name}: latency, dragoman / CTranslate2"
             yield _line(what, f"at most {target:g} x", found, found.median <= target)
 
 
@@ -76,27 +76,24 @@ def _http_lines(http: dict[str, Any]) -> Iterator[list[str]]:
                 ratios_where_answered([e[key] for e in ours], [e[key] for e in theirs])
                 for key in ("per_s", "p95_ms")
             )
-            what = f"{model} over HTTP, {clients} clients, against the batcher"
-            if speed is not None:
-                yield _line(f"{what}: sentences/s", f"at least {_SERVED:g} x", speed, speed.median >= _SERVED)
-            if tail is not None:
-                yield _line(f"{what}: p95", "below 1 x", tail, tail.median < 1)
+            if speed is not None and tail is not None:
+                what = f"{model}, HTTP, {clients} clients: sentences/s and p95, dragoman / batcher"
+                met = "yes" if speed.median >= _SERVED and tail.median < 1 else "no"
+                yield [what, f"at least {_SERVED:g} x, below 1 x", f"{shown(speed)}, {shown(tail)}", met]
 
 
 def _overhead_lines(http: dict[str, Any]) -> Iterator[list[str]]:
     found = http.get("models", {}).get("base")
     if found is None:
         return
-    what = "base: HTTP, tokenisation and scheduling at 64 clients"
+    what = "base, HTTP, 64 clients: overhead"
     share = overhead(found, "in_flight_words_per_s")
     if share is not None:
         met = "yes" if share.median <= _OVERHEAD else "no"
-        measured = f"{_percent(share)} of our speed with 64 sentences under way without HTTP"
-        yield [what, f"at most {_OVERHEAD:.0%}", measured, met]
+        yield [f"{what}, same concurrency", f"at most {_OVERHEAD:.0%}", _percent(share), met]
     share = overhead(found, "offline_words_per_s")
     if share is not None:
-        measured = f"{_percent(share)} of our speed with all texts in one call"
-        yield [f"{what}, and fewer rows in a step", "none", measured, ""]
+        yield [f"{what}, against one call", "none", _percent(share), ""]
 
 
 def _percent(share: Spread) -> str:
@@ -110,17 +107,12 @@ def _shortlist_lines(rows: dict[str, Any]) -> Iterator[list[str]]:
         if target is None:
             continue
         found = ratios(seconds["dragoman"], seconds["dragoman, shortlist"])
-        other = ratios(seconds["CTranslate2, vmap"], seconds["dragoman, shortlist"])
-        what = (
-            f"{row['row']} with a shortlist ({counted['sentence']:,.0f} candidates a sentence, "
-            f"{counted['dragoman, shortlist']:,.0f} a batch), tokens/s against"
-        )
-        yield _line(f"{what} ourselves without", f"at least {target:g} x", found, found.median >= target)
-        yield [f"{what} CTranslate2 with vmap", "none", shown(other), ""]
+        what = f"{row['row']}, shortlist of {counted['sentence']:,.0f}: tokens/s, with / without"
+        yield _line(what, f"at least {target:g} x", found, found.median >= target)
 
 
 def _fairness_lines(models: dict[str, Any]) -> Iterator[list[str]]:
     for name, found in models.items():
         ratio = ratios(found["busy_p95_ms"], found["quiet_p95_ms"])
-        what = f"{name}: p95 of short requests beside a document of {found['sentences']} sentences"
-        yield _line(what, f"at most {_FAIR:g} x unloaded", ratio, ratio.median <= _FAIR)
+        what = f"{name}: p95 of short requests beside a document / alone"
+        yield _line(what, f"at most {_FAIR:g} x", ratio, ratio.median <= _FAIR)
