@@ -15,6 +15,7 @@ import typer
 from export.flags import (
     ALL_WIDTHS,
     AllowQualityLoss,
+    AllowWide,
     BeamWidths,
     BundleVersion,
     CalibrationMethod,
@@ -316,18 +317,29 @@ def shortlist(
     per_piece: PerPiece = 100,
     frequent: Frequent = 200,
     allow_quality_loss: AllowQualityLoss = False,
+    allow_wide: AllowWide = False,
     force: Force = False,
     threads: Threads = 1,
 ) -> None:
     """Copy a bundle and give it a shortlist: every sentence is decoded over the words it may become.
 
-    Refused if that loses more than 0.2 BLEU. Worth its while with vocabularies of 10,000 and more.
+    Refused if that loses more than 0.2 BLEU, or if 32 sentences need more than a third of the vocabulary
+    together. Worth its while with vocabularies of 10,000 and more.
     """
     from export.cli import run_shortlist
     from export.shortlist.build import ShortlistOptions
 
     options = ShortlistOptions(
-        dev_source, dev_target, source, target, vmap, per_piece, frequent, allow_quality_loss, threads
+        dev_source=dev_source,
+        dev_target=dev_target,
+        source=source,
+        target=target,
+        vmap=vmap,
+        per_piece=per_piece,
+        frequent=frequent,
+        allow_quality_loss=allow_quality_loss,
+        allow_wide=allow_wide,
+        threads=threads,
     )
     raise typer.Exit(run_shortlist(bundle, out, options, force=force))
 

@@ -3,10 +3,8 @@
 In a real table a few words are the candidates of nearly everything and most words of little; here both the
 words of the sentences and the candidates of a word are drawn so that the n-th most frequent one comes up in
 proportion to 1/n. Both systems multiply with the candidates of all sentences of a batch together; how many
-these are depends on how much sentences share. Two tables:
-
-- wide: 150 draws a word, some 2,000 candidates for a sentence of 25 words, some 17,000 for 32 of them;
-- narrow: 8 draws a word, some 330 and 2,700. A table learnt from 100,000 pairs of Tatoeba with 30 targets a
+these are depends on how much sentences share. With 8 draws a word, a sentence of 25 words has some 330
+candidates and 32 of them have 2,700 together. A table learnt from 100,000 pairs of Tatoeba with 30 targets a
   word gives 375 and 2,800 for 25 words of that text; with 100 targets, 730 and 5,300.
 """
 
@@ -24,7 +22,7 @@ from benchmarks import vocabulary
 from benchmarks.models import CALIBRATION_LENGTHS, Model, calibration_file, convert, once
 from benchmarks.workload import FORCED_TOKENS
 
-KINDS = {"wide": 150, "narrow": 8}
+KINDS = {"narrow": 8}
 """Draws for the candidates of a word."""
 
 _ALWAYS = 200

@@ -1,9 +1,9 @@
 """What a shortlist is worth: dragoman with and without one, CTranslate2 with its own and without, in turns.
 
-"base" with random weights and two tables of candidates (see `benchmarks.candidates`), the same for both
+"base" with random weights and a table of candidates (see `benchmarks.candidates`), the same for both
 systems. CTranslate2's settings are searched for both of its ways.
 
-    python -m benchmarks.shortlist [--rows base-greedy-64,base-beam4-32] [--kinds wide,narrow] [--quick]
+    python -m benchmarks.shortlist [--rows base-greedy-64,base-beam4-32] [--quick]
 """
 
 from __future__ import annotations

@@ -55,6 +55,10 @@ AllowQualityLoss = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of the gates.")]
 
+AllowWide = Annotated[
+    bool,
+    typer.Option("--allow-wide", help="Write it even if batches need more than a third of the vocabulary."),
+]
 TableSource = Annotated[
     Path | None, typer.Option(help="Text to learn from which words become which, as the training corpus.")
 ]

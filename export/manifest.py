@@ -238,9 +238,6 @@ class Shortlist(_Part):
 
     table: FileName
     columns: FileName
-    projection: FileName | None = Field(
-        default=None, description="the whole one, for batches that need much of it; None: not there"
-    )
     decoders: dict[BeamWidth, FileName]
     origin: str = Field(description="text that the table was learnt from, or the vocabulary map")
     per_piece: Count | None = Field(description="most candidates of a source piece; None for a map")
@@ -336,8 +333,7 @@ class Manifest(_Part):
         graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *self.graphs.all_bursts)
         if self.shortlist is None:
             return graphs
-        projection = () if self.shortlist.projection is None else (self.shortlist.projection,)
-        return (*graphs, self.shortlist.columns, *projection, *self.shortlist.decoders.values())
+        return (*graphs, self.shortlist.columns, *self.shortlist.decoders.values())
 
     @property
     def tokenizer_files(self) -> tuple[str, ...]:

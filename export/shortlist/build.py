@@ -34,7 +34,6 @@ from export.quality_gates import MIN_GOLDEN_SENTENCES, GateError
 from export.shortlist.graphs import (
     ShortlistError,
     column_graph,
-    projection_graph,
     with_bound_columns,
 )
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
@@ -47,8 +46,13 @@ from model.tokenizer import Tokenizer
 MAX_BLEU_LOSS = 0.2
 """Of greedy decoding on the dev set, against the same graphs over the whole vocabulary."""
 
+MAX_BATCH_SHARE = 1 / 3
+"""Of the vocabulary that the sentences of a batch may need together: with more, decoding gets no faster."""
+
+BATCH_SENTENCES = 32
+"""Of the batches of dev sentences of which that is measured."""
+
 TABLE_FILE, COLUMNS_FILE = "shortlist.npz", "shortlist.columns.onnx"
-PROJECTION_FILE = "shortlist.projection.onnx"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _BATCH_ROWS = 64
 
@@ -67,6 +71,7 @@ class ShortlistOptions:
             sentences, 30 lose 0.07 BLEU, 50 lose 0.03, 100 nothing.
         frequent: most frequent target pieces that are always candidates.
         allow_quality_loss: add it even if it loses more than 0.2 BLEU.
+        allow_wide: add it even if batches need more than a third of the vocabulary.
         threads: intra-op threads of the gate.
     """
 
@@ -78,6 +83,7 @@ class ShortlistOptions:
     per_piece: int = 100
     frequent: int = 200
     allow_quality_loss: bool = False
+    allow_wide: bool = False
     threads: int = 1
 
 
@@ -126,7 +132,7 @@ def add_shortlist(
 
     Raises:
         ShortlistError: the bundle cannot have one, or the options do not fit together.
-        GateError: it costs too much.
+        GateError: it costs too much, or is too wide to gain anything.
         BundleError: the bundle is damaged.
         CorpusError: a text file is unusable.
         VmapError: the vocabulary map is.
@@ -147,7 +153,6 @@ def add_shortlist(
     shortlist = Shortlist(
         table=TABLE_FILE,
         columns=COLUMNS_FILE,
-        projection=PROJECTION_FILE,
         decoders=decoders,
         origin=origin,
         per_piece=options.per_piece if learnt else None,
@@ -256,6 +261,13 @@ def _judge(
     runner = GraphRunner.of_bundle(directory, manifest, threads=options.threads)
     found = Candidates(table)
     candidates = [found.of(source) for source in sources]
+    share = batch_share(candidates, manifest.architecture.vocab_size)
+    if share > MAX_BATCH_SHARE and not options.allow_wide:
+        raise GateError(
+            f"{BATCH_SENTENCES} sentences of {options.dev_source.name} need {share:.0%} of the vocabulary "
+            f"together, more than {MAX_BATCH_SHARE:.0%}: decoding would get no faster; keep fewer candidates "
+            "for each piece, or --allow-wide overrides"
+        )
     report(f"translating {len(sources)} dev sentences over all words and over their candidates")
 
     def bleu(allowed: Sequence[Tokens] | None) -> float:
@@ -273,6 +285,20 @@ def _judge(
             f"{MAX_BLEU_LOSS}; keep more candidates for each piece, or --allow-quality-loss overrides"
         )
     return measured
+
+
+def batch_share(candidates: Sequence[Tokens], vocabulary_size: int) -> float:
+    """Measure the share of the vocabulary that `BATCH_SENTENCES` sentences need together, on average.
+
+    Args:
+        candidates: of each sentence, in the order of the text.
+        vocabulary_size: V.
+    """
+    batches = [
+        candidates[first : first + BATCH_SENTENCES] for first in range(0, len(candidates), BATCH_SENTENCES)
+    ]
+    full = [batch for batch in batches if len(batch) == BATCH_SENTENCES] or batches
+    return float(np.mean([len(set().union(*batch)) for batch in full])) / vocabulary_size
 
 
 def decode_within(
@@ -327,7 +353,7 @@ def _greedy(
 
 
 def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str]) -> None:
-    """Write decoders over bound columns, the columns and the projection, over the weights that are there.
+    """Write decoders over bound columns, and the columns, over the weights that are there.
 
     The bundle's own graphs come first, so that they are written as they were; a bundle with a file of
     weights for each side gets one for both.
@@ -341,7 +367,6 @@ def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str])
     whole = [graphs[graph] for graph in widths]
     graphs |= {name: with_bound_columns(graph) for name, graph in zip(decoders.values(), whole, strict=True)}
     graphs[COLUMNS_FILE] = column_graph(whole[0])
-    graphs[PROJECTION_FILE] = projection_graph(whole[0])
     save_graphs(directory, graphs, WEIGHTS_FILE)
     for name in before - {WEIGHTS_FILE}:
         (directory / name).unlink()

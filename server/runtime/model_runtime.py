@@ -30,7 +30,7 @@ from server.runtime.multi_step.greedy import OnnxBurst
 from server.runtime.onnx.concurrency import PROCESS_TRAFFIC
 from server.runtime.onnx.graph import FileStates, Graph, file_states
 from server.runtime.onnx.huge_pages import huge_pages_so_far, use_huge_pages
-from server.runtime.onnx.projection import COLUMN_INPUTS, HIDDEN, OnnxColumns
+from server.runtime.onnx.projection import COLUMN_INPUTS, OnnxColumns
 from server.runtime.onnx.session_options import CPU, Provider, open_session, run_options, session_options
 from server.runtime.onnx.sessions import OnnxDecoder, OnnxEncoder
 from server.runtime.onnx.top_k_ranker import OnnxRanker, host_ranking_graph
@@ -91,10 +91,8 @@ class ModelRuntime:
         self._bursts = self._load_bursts()
         self._columns = None
         if self._shortlist is not None:
-            files = self._shortlist.columns, self._shortlist.projection
-            self._columns = OnnxColumns.load(
-                self._graph, *files, self._run_options, self._spec.vocabulary_size
-            )
+            file = self._shortlist.columns
+            self._columns = OnnxColumns(file, self._graph(file).shared, self._run_options)
 
     @classmethod
     def load(
@@ -227,9 +225,7 @@ class ModelRuntime:
         file = self._decoder_files["1"]
         expected = _expected_inputs(size.decoder_layers)
         expected |= set(COLUMN_INPUTS) if self._shortlist is not None else set()
-        given = {"logits"}
-        given |= {HIDDEN} if self._shortlist is not None and self._shortlist.projection is not None else set()
-        missing = expected - inputs.keys() or given - outputs.keys()
+        missing = expected - inputs.keys() or {"logits"} - outputs.keys()
         if missing:
             raise BundleError(file, f"the graph has no tensor {min(missing)}")
         first = inputs["self_key_0"]

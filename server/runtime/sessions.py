@@ -34,8 +34,7 @@ class StepBuffers:
             appends them `cross_last_key_i`, `cross_last_value_i` [N, 1, H*D]. With a shortlist also
             `column_weights` int8 [E, C], `column_scales` and `column_biases` float32 [C].
         outputs: `logits` float32 [R, V], with a shortlist [R, C], and per layer `self_key_out_i`,
-            `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`. With a shortlist `hidden` [R, E],
-            too, where the whole projection is wanted of it.
+            `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
     """
 
     inputs: Mapping[str, Any]
@@ -162,10 +161,6 @@ class ColumnSource(Protocol):
     def width(self) -> int:
         """Rows E of a column."""
 
-    @property
-    def hidden_dtype(self) -> np.dtype[Any] | None:
-        """Of what `project` takes; None if there is no whole projection."""
-
     def columns(self, ids: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         """Read columns.
 
@@ -173,18 +168,7 @@ class ColumnSource(Protocol):
             ids: int64 [C], tokens.
 
         Returns:
-            Weights int8 [C, E], scales float32 [C] and biases float32 [C].
-
-        Raises:
-            InferenceError: the run failed.
-        """
-
-    def project(self, hidden: Array, logits: NDArray[np.float32]) -> None:
-        """Multiply with the whole projection: the same bits as a decoder's product with some of its columns.
-
-        Args:
-            hidden: [R, E] of `hidden_dtype`, as a decoder gives it.
-            logits: float32 [R, V], written.
+            Weights int8 [E, C], scales float32 [C] and biases float32 [C]; they belong to the caller.
 
         Raises:
             InferenceError: the run failed.

@@ -74,7 +74,7 @@ def results() -> dict[str, dict[str, Any]]:
             ("dragoman", "dragoman, shortlist", "CTranslate2", "CTranslate2, vmap"), 1000
         ),
         "row": "base-greedy-64",
-        "kind": "wide",
+        "kind": "narrow",
         "candidates": {"sentence": 2000.0, "dragoman, shortlist": 17000.0, "CTranslate2, vmap": 9000.0},
         "ctranslate2": {"CTranslate2, vmap": "AVX2, 2x1", "CTranslate2": "AVX2, 2x1"},
     }
@@ -121,7 +121,7 @@ def results() -> dict[str, dict[str, Any]]:
                 }
             },
         },
-        "shortlist": {"machine": MACHINE, "rows": {"base-greedy-64 wide": short}},
+        "shortlist": {"machine": MACHINE, "rows": {"base-greedy-64 narrow": short}},
         "fairness": {
             "machine": MACHINE,
             "models": {

@@ -202,7 +202,8 @@ def test_losses_name_every_comparison_that_is_lost_and_no_other() -> None:
         "- base, one process against CTranslate2: time to load 0.50 s against 0.25.",
         "- base, open 10.5, relative to CTranslate2, batcher: p50 1.23 (1.20-1.25), p95 1.23 (1.20-1.25), "
         "p99 1.23 (1.20-1.25).",
-        "- shortlist, tokens/s relative to CTranslate2 with its vmap: base-greedy-64 wide 0.82 (0.75-0.90).",
+        "- shortlist, tokens/s relative to CTranslate2 with its vmap: base-greedy-64 narrow 0.82 "
+        "(0.75-0.90).",
     ]
 
 

@@ -29,7 +29,7 @@ def shortlisted(tmp_path_factory: pytest.TempPathFactory, tiny_bundle_int8: Path
                 "shortlist", tiny_bundle_int8, "--out", out, "--dev-source", dev[0], "--dev-target", dev[1]
             ),
             *map(str, ("--source", train[0], "--target", train[1])),
-            *("--per-piece", "2", "--frequent", "4", "--allow-quality-loss"),
+            *("--per-piece", "2", "--frequent", "4", "--allow-quality-loss", "--allow-wide"),
         ],
         capture_output=True,
         text=True,

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from export.bundle import Manifest, verify_bundle
 from export.graph.runner import GraphRunner
@@ -27,10 +26,7 @@ from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
 from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
 from server.engine.worker.loop import WorkerPool
-from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
-from server.runtime.model_spec import Array
-from server.runtime.onnx.projection import OnnxColumns
 from server.service.models.loading import load_model
 from server.settings import Settings
 from tests import factories
@@ -38,8 +34,6 @@ from tests import factories
 WAIT_S = 60.0
 Ids = tuple[int, ...]
 Over = Literal["candidates", "everything, bound", "the whole vocabulary"]
-Way = Literal["bound", "either", "all at once"]
-"""How a batch scores its candidates: over bound columns, all tokens at once, or as many sentences meet."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +79,6 @@ def running(
     bundle: Path,
     manifest: Manifest,
     over: Over = "candidates",
-    whole_above: float = 1.0,
     observer: EngineObserver | None = None,
 ) -> Iterator[WorkerPool]:
     runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
@@ -93,9 +86,9 @@ def running(
     if runtime.columns is not None:
         assert manifest.shortlist is not None
         table = bundle / manifest.shortlist.table
-        shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
+        shortlist = Shortlist.load(table, size, [3], runtime.columns)
         if over == "everything, bound":
-            shortlist = Shortlist(range(size), {}, size, runtime.columns, whole_above)
+            shortlist = Shortlist(range(size), {}, size, runtime.columns)
     limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
     pool = WorkerPool(runtime, limits, observer, shortlist=shortlist)
     pool.start()
@@ -157,30 +150,16 @@ def alone(bundle: Path, manifest: Manifest, requests: list[tuple[list[Ids], Deco
         return [[translate(pool, [one], options)[0] for one in some] for some, options in requests]
 
 
-@pytest.mark.parametrize("way", ["bound", "either", "all at once"])
 def test_64_requests_at_once_get_what_each_gets_alone(
     bundle: Path,
     manifest: Manifest,
-    candidates: list[list[int]],
     requests: list[tuple[list[Ids], DecodingOptions]],
     alone: list[Found],
-    way: Way,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Again and again, to the last bit, whichever way their batches score candidates."""
-    # No sentence alone needs so many columns, and any two that differ enough do.
-    edge = (max(map(len, candidates)) + 0.5) / manifest.architecture.vocab_size
-    whole_above = {"bound": 1.0, "either": edge, "all at once": 0.0}[way]
-    projections, project = itertools.count(), OnnxColumns.project
-
-    def counted(columns: OnnxColumns, hidden: Array, logits: NDArray[np.float32]) -> None:
-        next(projections)
-        project(columns, hidden, logits)
-
-    monkeypatch.setattr(OnnxColumns, "project", counted)
+    """Again and again, to the last bit."""
     company, together = Company(), threading.Barrier(len(requests))
     with (
-        running(bundle, manifest, whole_above=whole_above, observer=company) as pool,
+        running(bundle, manifest, observer=company) as pool,
         ThreadPoolExecutor(len(requests)) as clients,
     ):
 
@@ -193,24 +172,17 @@ def test_64_requests_at_once_get_what_each_gets_alone(
                 found.append([future.result(WAIT_S).hypotheses for future in futures])
             return found
 
-        assert translate(pool, requests[0][0][:1], requests[0][1]) == alone[0][:1]
-        before = next(projections)
         answers = list(clients.map(client, range(len(requests))))
-        after = next(projections)
     assert answers == [[one, one] for one in alone]
     assert company.most_rows == 16
     assert all(h.score < 0 for some in alone for hypotheses in some for h in hypotheses)
-    assert (before > 0) == (way == "all at once")
-    assert (after > before + 1) == (way != "bound")
 
 
-@pytest.mark.parametrize("whole_above", [1.0, 0.0])
 def test_memory_stays_within_its_bound_and_everyone_is_served(
     bundle: Path,
     manifest: Manifest,
     requests: list[tuple[list[Ids], DecodingOptions]],
     alone: list[Found],
-    whole_above: float,
 ) -> None:
     """The least that a server starts with: what one sentence of the largest size needs."""
 
@@ -223,7 +195,7 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
     runtime = ModelRuntime.load(bundle, manifest, shortlist=True)
     assert manifest.shortlist is not None and runtime.columns is not None
     size, table = manifest.architecture.vocab_size, bundle / manifest.shortlist.table
-    shortlist = Shortlist.load(table, size, [3], runtime.columns, whole_above)
+    shortlist = Shortlist.load(table, size, [3], runtime.columns)
     limits = EngineLimits(workers=2, max_rows=8, max_source_tokens=64, max_target_tokens=30)
     most = largest_request_bytes(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec, limits))
     caches = largest_request_bytes(runtime.spec, limits)
@@ -238,55 +210,14 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
     assert caches / 4 < max(Watch.bytes_seen) <= most
 
 
-def test_a_product_that_fails_is_tried_in_halves(
-    bundle: Path, manifest: Manifest, sources: list[Ids], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options, failed, project = DecodingOptions(return_scores=True), itertools.count(), OnnxColumns.project
-    with running(bundle, manifest) as pool:
-        alone = translate(pool, sources[:8], options)
-
-    def fails_for_many(columns: OnnxColumns, hidden: Array, logits: NDArray[np.float32]) -> None:
-        if len(hidden) > 1:
-            next(failed)
-            raise InferenceError("too much")
-        project(columns, hidden, logits)
-
-    monkeypatch.setattr(OnnxColumns, "project", fails_for_many)
-    with running(bundle, manifest, whole_above=0.0) as pool:
-        assert translate(pool, sources[:8], options) == alone
-        assert next(failed) > 0
-        with pytest.raises(InferenceError):
-            translate(pool, sources[:1], DecodingOptions(beam_size=2))  # its two rows are one sentence's
-        assert translate(pool, sources[:1], options) == alone[:1]
-
-
-def test_a_bundle_without_the_whole_projection_goes_on_with_columns(
-    bundle: Path, manifest: Manifest, sources: list[Ids]
-) -> None:
-    assert manifest.shortlist is not None
-    before = manifest.shortlist.model_copy(update={"projection": None})
-    options = DecodingOptions(return_scores=True)
-    found = []
-    for one in (manifest, manifest.model_copy(update={"shortlist": before})):
-        with running(bundle, one, whole_above=0.0) as pool:
-            found.append(translate(pool, sources[:8], options))
-    assert found[0] == found[1]
-
-
 def test_what_a_shortlist_takes_is_shown(bundle: Path, manifest: Manifest, sources: list[Ids]) -> None:
     shown = []
-    ways: tuple[tuple[Over, float], ...] = (
-        ("the whole vocabulary", 1.0),
-        ("candidates", 1.0),
-        ("candidates", 0.0),
-    )
-    for over, whole_above in ways:
-        with running(bundle, manifest, over, whole_above) as pool:
+    ways: tuple[Over, ...] = ("the whole vocabulary", "candidates")
+    for over in ways:
+        with running(bundle, manifest, over) as pool:
             translate(pool, sources[:1], DecodingOptions())
             shown.append(pool.stats().kv_cache_bytes)
-    scores = 4 * 16 * manifest.architecture.vocab_size
-    assert shown[1] - shown[0] > scores / 2  # of the columns that are bound
-    assert shown[2] - shown[0] > scores
+    assert shown[1] - shown[0] > 4 * 16 * manifest.architecture.vocab_size / 2  # scores and columns
 
 
 def test_greedy_is_what_the_exporter_judged(

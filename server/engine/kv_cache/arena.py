@@ -46,6 +46,7 @@ class Arena:
         source_lengths: int32 [max_sentences], source tokens of each sentence.
         target_lengths: int32 [max_sentences], decoder steps done for each sentence.
         input_ids: int64 [max_sentences*K, 1], the next input of every row; written by the search.
+        logits: scores of the last step, float32 [max_sentences*K, V], or as `bind_projection` was told.
     """
 
     def __init__(
@@ -81,9 +82,7 @@ class Arena:
         self._cross_lengths = arrays.array(np.int32)
         self._caches: Caches = caches or HostCaches(spec, beam_width, max_sentences)
         self._projection_inputs: Mapping[str, Tensor] = {}
-        self._projection_outputs: Mapping[str, Tensor] = {}
-        if has_own_logits:
-            self._projection_outputs = {"logits": self._caches.zeros((rows, spec.vocabulary_size))}
+        self.logits: Tensor = self._caches.zeros((rows if has_own_logits else 0, spec.vocabulary_size))
         self._self_total = np.zeros((), np.int32)
         self._cross_total = np.zeros((), np.int32)
         self._longest: int | None = None  # steps done for the oldest sentence; None after others came or left
@@ -99,11 +98,6 @@ class Arena:
     def cache_bytes(self) -> int:
         """Bytes of all keys and values, filled or not."""
         return self._caches.nbytes
-
-    @property
-    def logits(self) -> Tensor:
-        """Scores, float32 [max_sentences*K, V], or as `bind_projection` was told."""
-        return self._projection_outputs["logits"]
 
     @property
     def target_capacity(self) -> int:
@@ -153,14 +147,14 @@ class Arena:
         self._longest = None
         return first
 
-    def bind_projection(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+    def bind_projection(self, inputs: Mapping[str, Tensor], logits: Tensor) -> None:
         """Let the decoder read and write other arrays at its last product from the next step on.
 
         Args:
             inputs: further inputs of the decoder, the same for all rows.
-            outputs: its outputs that are no caches, `logits` among them: [max_sentences*K, ...] each.
+            logits: float32 [max_sentences*K, C], where it writes the scores.
         """
-        self._projection_inputs, self._projection_outputs = inputs, outputs
+        self._projection_inputs, self.logits = inputs, logits
         self._prefixes.clear()
 
     def prepare_step(self) -> None:
@@ -196,7 +190,7 @@ class Arena:
             "cross_total": self._cross_total,
             **self._projection_inputs,
         }
-        outputs = {name: tensor[rows] for name, tensor in self._projection_outputs.items()}
+        outputs: dict[str, Tensor] = {"logits": self.logits[rows]}
         for name, tensor in self._caches.tensors(rows, sentences):
             inputs[name] = tensor
             if not name.startswith("cross_last"):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from export.bundle import BundleError
 from server.engine.limits import EngineLimits
-from server.engine.shortlist.projection_columns import WHOLE_ABOVE, most_bytes
+from server.engine.shortlist.projection_columns import most_bytes
 from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import ColumnSource
 
@@ -28,7 +28,6 @@ class Shortlist:
 
     Attributes:
         columns: where the columns of candidates come from, for the decoders.
-        whole_above: share of the vocabulary above which a batch takes all of it.
     """
 
     def __init__(
@@ -37,7 +36,6 @@ class Shortlist:
         rows: Mapping[tuple[int, ...], NDArray[np.integer]],
         vocabulary_size: int,
         columns: ColumnSource,
-        whole_above: float = WHOLE_ABOVE,
     ) -> None:
         """Keep a table.
 
@@ -46,10 +44,8 @@ class Shortlist:
             rows: source n-gram to the tokens that it may become.
             vocabulary_size: target tokens V.
             columns: of these tokens.
-            whole_above: see the class.
         """
         self.columns = columns
-        self.whole_above = whole_above
         self._always = np.zeros(vocabulary_size, np.bool_)
         self._always[list(always)] = True
         self._rows = rows
@@ -63,7 +59,6 @@ class Shortlist:
         vocabulary_size: int,
         needed: Iterable[int],
         columns: ColumnSource,
-        whole_above: float = WHOLE_ABOVE,
     ) -> Self:
         """Read a table from a verified bundle.
 
@@ -72,7 +67,6 @@ class Shortlist:
             vocabulary_size: target tokens V.
             needed: tokens that must always be candidates, as the end token.
             columns: of the vocabulary's tokens.
-            whole_above: see the class.
 
         Raises:
             BundleError: it is no such file or does not fit the model.
@@ -96,9 +90,7 @@ class Shortlist:
             raise BundleError(path.name, f"token {missing[0]} must always be a candidate and is not")
         found = np.split(targets, offsets[1:-1]) if len(keys) else []
         grams = [tuple(piece for piece in key if piece >= 0) for key in keys.tolist()]
-        return cls(
-            always.tolist(), dict(zip(grams, found, strict=True)), vocabulary_size, columns, whole_above
-        )
+        return cls(always.tolist(), dict(zip(grams, found, strict=True)), vocabulary_size, columns)
 
     def most_candidates(self, source_tokens: int) -> int:
         """Upper bound of the candidates of a sentence of so many tokens."""
@@ -113,14 +105,8 @@ class Shortlist:
             max_sentences: most sentences at a time.
             source_tokens: of the longest sentence.
         """
-        return most_bytes(
-            self.columns,
-            len(self._always),
-            beam_width,
-            max_sentences,
-            self.whole_above,
-            self.most_candidates(source_tokens),
-        )
+        most = self.most_candidates(source_tokens)
+        return most_bytes(self.columns.width, len(self._always), beam_width, max_sentences, most)
 
     def candidates(self, source: Sequence[int]) -> Tokens:
         """Give the candidates of a sentence; 25 tokens take some 18 microseconds.

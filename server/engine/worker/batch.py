@@ -15,7 +15,7 @@ from server.engine.search.device_scores import BestColumns
 from server.engine.search.search import Advance, GreedySearch, SearchResult
 from server.engine.sequence import Outcome, Sequence, SequenceResult
 from server.engine.shortlist.lexical_table import Shortlist
-from server.engine.shortlist.projection_columns import BoundColumns
+from server.engine.shortlist.projection_columns import ProjectionColumns
 from server.errors import InferenceError
 from server.runtime.memory import Device, Ranker, Tensor
 from server.runtime.model_spec import ModelSpec
@@ -107,11 +107,10 @@ class Batch:
         self._observer = observer
         self._clock = clock
         self._shortlist = shortlist
-        self._bound: BoundColumns | None = None
-        self._bound_generation = 0
+        self._columns: ProjectionColumns | None = None
         if shortlist is not None:
-            self._bound = BoundColumns(
-                shortlist.columns, spec.vocabulary_size, beam_width, max_sentences, shortlist.whole_above
+            self._columns = ProjectionColumns(
+                shortlist.columns, spec.vocabulary_size, beam_width, max_sentences
             )
         device = sessions.device
         caches = None if device is None else device.caches(spec, beam_width, max_sentences)
@@ -141,7 +140,7 @@ class Batch:
     @property
     def cache_bytes(self) -> int:
         """Bytes of the arena's caches and of what a shortlist has beside them."""
-        return self._arena.cache_bytes + (0 if self._bound is None else self._bound.nbytes)
+        return self._arena.cache_bytes + (0 if self._columns is None else self._columns.nbytes)
 
     def admit(self, sequences: list[Sequence], cross: Iterable[Tensor], lengths: NDArray[np.int32]) -> None:
         """Add encoded sentences.
@@ -154,8 +153,9 @@ class Batch:
         Raises:
             InferenceError: the columns of their candidates cannot be read; nothing has changed.
         """
-        if self._shortlist is not None and self._bound is not None:
-            self._bound.admit([self._shortlist.candidates(sequence.source) for sequence in sequences])
+        if self._shortlist is not None and self._columns is not None:
+            self._columns.admit([self._shortlist.candidates(sequence.source) for sequence in sequences])
+            self._arena.bind_projection(self._columns.inputs, self._columns.logits)
         first = self._arena.admit(list(cross), lengths)
         for place, sequence in enumerate(sequences, first):
             longest = min(sequence.options.max_decoding_length, self._max_length)
@@ -197,33 +197,15 @@ class Batch:
 
     def _advance(self, failed: dict[int, InferenceError]) -> Advance:
         """Run the decoder and choose the next tokens; sentences on which it fails are added to `failed`."""
-        arena, bound = self._arena, self._bound
+        arena = self._arena
         self.steps = 1
         arena.prepare_step()
-        if bound is not None:
-            bound.shrink()
-            self._bind_columns(bound)
         failed.update(self._run(0, arena.count))
         if self._best is not None:
             return self._best.advance(self._search, arena.logits[: arena.rows])
-        if bound is not None:
-            return self._search.advance(*bound.own_scores())
+        if self._columns is not None:
+            return self._search.advance(*self._columns.own_scores())
         return self._search.advance(arena.logits[: arena.rows])
-
-    def _bind_columns(self, bound: BoundColumns) -> None:
-        """Hand the arrays of the projection to the arena, if they are others than at the last step."""
-        if bound.generation == self._bound_generation:
-            return
-        self._bound_generation = bound.generation
-        inputs = {
-            "column_weights": bound.weights,
-            "column_scales": bound.scales,
-            "column_biases": bound.biases,
-        }
-        outputs = {"logits": bound.logits}
-        if bound.hidden is not None:
-            outputs["hidden"] = bound.hidden
-        self._arena.bind_projection(inputs, outputs)
 
     def _leap(self, most: int) -> Advance | None:
         """Make several steps of few sentences in one run; None if that cannot be done now."""
@@ -292,24 +274,14 @@ class Batch:
         """
         try:
             self._sessions.decoder.step(self._arena.buffers(first, count))
-            if self._bound is not None:
-                self._bound.project(first, count)
         except InferenceError as error:
             self._observer.error("run_failed" if count > 1 else "poison")
             if count == 1:
-                self._silence(first)
+                self._arena.zero_logits(first)
                 return {first: error}
             half = count // 2
             return self._run(first, half) | self._run(first + half, count - half)
         return {}
-
-    def _silence(self, place: int) -> None:
-        """Set the scores of a sentence to zero, so that the search stays in finite numbers."""
-        width = self._arena.beam_width
-        if self._bound is not None:
-            self._bound.silence(slice(place * width, (place + 1) * width))
-        else:
-            self._arena.zero_logits(place)
 
     def _retire(self, leaving: dict[int, SearchResult | InferenceError]) -> list[Outcome]:
         """Free the places of sentences that leave, the last first so that no place moves before its turn."""
@@ -324,8 +296,8 @@ class Batch:
         """Free one place in the arena, the search and the list; the last sentence moves there."""
         last = len(self.sequences) - 1
         self._arena.retire(place)
-        if self._bound is not None:
-            self._bound.retire(place)
+        if self._columns is not None:
+            self._columns.retire(place)
         if place != last:
             self._search.move(last, place)
             self.sequences[place] = self.sequences[last]

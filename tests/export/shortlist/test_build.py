@@ -18,9 +18,9 @@ from export.graph.shared_weights import save_graphs
 from export.quality_gates import GateError
 from export.shortlist.build import (
     COLUMNS_FILE,
-    PROJECTION_FILE,
     TABLE_FILE,
     add_shortlist,
+    batch_share,
     shortlist_bundle,
 )
 from export.shortlist.graphs import COLUMN_INPUTS, ShortlistError
@@ -65,12 +65,11 @@ def test_a_copy_gets_a_shortlist_and_the_rest_stays(
     assert after.keys() - before.keys() == {
         TABLE_FILE,
         COLUMNS_FILE,
-        PROJECTION_FILE,
         *found.decoders.values(),
     }
     old, new = ((path / "model.weights").read_bytes() for path in (tiny_bundle_int8, bundle))
     assert new.startswith(old)
-    # The columns lie token by token; the whole projection is there already.
+    # The columns lie token by token.
     assert len(new) - len(old) < 1.1 * manifest.architecture.vocab_size * manifest.architecture.d_model
     assert "## Shortlist" in (bundle / "MODEL_CARD.md").read_text(encoding="utf-8")
 
@@ -117,7 +116,7 @@ def test_columns_are_those_of_the_decoder(shortlisted: tuple[Path, Manifest]) ->
     weights, scales, biases = open_session(bundle / COLUMNS_FILE).run(
         list(COLUMN_INPUTS), {"ids": np.arange(size.vocab_size)}
     )
-    assert weights.shape == (size.vocab_size, size.d_model)
+    assert weights.shape == (size.d_model, size.vocab_size)
     assert (weights.dtype, scales.shape, biases.shape) == (np.int8, (size.vocab_size,), (size.vocab_size,))
     assert np.abs(weights).max() > 60
     assert manifest.shortlist is not None
@@ -150,6 +149,23 @@ def test_a_shortlist_that_costs_too_much_is_refused(tmp_path: Path, tiny_bundle_
     with pytest.raises(GateError, match="golden translations lie within their candidates"):
         shortlist_bundle(tiny_bundle_int8, tmp_path / "out", replace(asked, allow_quality_loss=True))
     assert load_manifest(tiny_bundle_int8).shortlist is None
+
+
+def test_a_table_that_is_too_wide_is_refused(tmp_path: Path, tiny_bundle_int8: Path) -> None:
+    asked = replace(factories.shortlist_options(tmp_path), allow_wide=False)
+    with pytest.raises(
+        GateError,
+        match=r"32 sentences of dev.en need \d\d% of the vocabulary together, more than 33%.*--allow-wide",
+    ):
+        shortlist_bundle(tiny_bundle_int8, tmp_path / "out", asked)
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_what_batches_need_is_measured_on_full_ones() -> None:
+    each = [[i, 100] for i in range(64)]
+    assert batch_share(each, 200) == 33 / 200
+    assert batch_share([*each, [1]], 200) == 33 / 200
+    assert batch_share([[1, 2], [2, 3]], 200) == 3 / 200
 
 
 def test_what_cannot_be_done_is_refused(

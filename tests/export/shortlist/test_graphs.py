@@ -1,4 +1,4 @@
-"""A decoder over bound columns computes the very bits of the whole one, at any number of slots and rows."""
+"""A decoder over bound columns computes the very bits of the whole one, at any number of columns and rows."""
 
 import numpy as np
 import onnx
@@ -9,10 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from export.graph.runner import open_session
 from export.shortlist.graphs import (
     COLUMN_INPUTS,
-    HIDDEN,
     ShortlistError,
     column_graph,
-    projection_graph,
     with_bound_columns,
 )
 
@@ -60,19 +58,16 @@ def test_columns_have_the_same_bits_bound_or_built_in(bias: bool, rows: int, cou
     whole = decoder(bias)
     sessions = [
         open_session(model.SerializeToString())
-        for model in (whole, with_bound_columns(whole), column_graph(whole), projection_graph(whole))
+        for model in (whole, with_bound_columns(whole), column_graph(whole))
     ]
     x = DRAW.standard_normal((rows, WIDTH)).astype(np.float32) * 3
     ids = DRAW.permutation(VOCABULARY)[:count]
     weights, scales, biases = sessions[2].run(list(COLUMN_INPUTS), {"ids": ids})
-    assert weights.shape == (count, WIDTH)
-    bound = dict(zip(COLUMN_INPUTS, (np.ascontiguousarray(weights.T), scales, biases), strict=True))
-    logits, hidden = sessions[1].run(["logits", HIDDEN], {"x": x, **bound})
+    assert weights.shape == (WIDTH, count)
+    bound = dict(zip(COLUMN_INPUTS, (weights, scales, biases), strict=True))
+    (logits,) = sessions[1].run(["logits"], {"x": x, **bound})
     (expected,) = sessions[0].run(["logits"], {"x": x})
     assert (logits == expected[:, ids]).all()
-    assert (hidden.shape, hidden.dtype) == ((rows, WIDTH), np.uint8)
-    (again,) = sessions[3].run(["logits"], {HIDDEN: hidden})
-    assert (again == expected).all()
 
 
 def test_a_column_of_minus_infinity_stays_so() -> None:
@@ -92,17 +87,13 @@ def test_the_weights_of_the_whole_vocabulary_are_gone_and_the_others_stay() -> N
     bound = with_bound_columns(whole)
     assert {tensor.name for tensor in bound.graph.initializer} == {"scale", "zero", "w0", "s0"}
     assert [entry.name for entry in bound.graph.input] == ["x", *COLUMN_INPUTS]
-    assert [entry.name for entry in bound.graph.output] == ["logits", HIDDEN]
+    assert [entry.name for entry in bound.graph.output] == ["logits"]
     assert (len(whole.graph.input), len(whole.graph.output)) == (1, 1)
-    for model in (column_graph(whole), projection_graph(whole)):
-        onnx.checker.check_model(model)
-    assert {tensor.name for tensor in projection_graph(whole).graph.initializer} == {
-        *("w1", "s1", "b1", "scale", "zero")
-    }
+    onnx.checker.check_model(column_graph(whole))
 
 
 def test_other_precisions_are_refused() -> None:
     floating = decoder(operator="Relu")
-    for make in (with_bound_columns, column_graph, projection_graph):
+    for make in (with_bound_columns, column_graph):
         with pytest.raises(ShortlistError, match="needs precision int8: the logits come from Relu"):
             make(floating)

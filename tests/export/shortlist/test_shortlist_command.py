@@ -31,10 +31,10 @@ def texts(directory: Path, pairs: int = 300) -> list[str | Path]:
     return ["--dev-source", dev[0], "--dev-target", dev[1], "--source", train[0], "--target", train[1]]
 
 
-def refusal(*arguments: str | Path) -> str:
-    """Run the command, which must end with code 1 and one line; give the line without its beginning."""
+def refusal(*arguments: str | Path, code: int = 1) -> str:
+    """Run the command, which must end with `code` and one line; give the line without its beginning."""
     result = invoke(*arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == code
     assert result.stdout == ""
     lines = [line for line in result.stderr.splitlines() if not line.startswith("[")]  # stages
     assert len(lines) == 1
@@ -42,7 +42,7 @@ def refusal(*arguments: str | Path) -> str:
     return str(lines[0]).removeprefix("dragoman shortlist: ")
 
 
-@pytest.mark.parametrize("flags", [("--allow-quality-loss", "--force"), ()])
+@pytest.mark.parametrize("flags", [("--allow-quality-loss", "--allow-wide", "--force"), ()])
 def test_every_flag_reaches_the_pipeline(flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Path, Path, ShortlistOptions, bool]] = []
     monkeypatch.setattr(
@@ -64,6 +64,7 @@ def test_every_flag_reaches_the_pipeline(flags: tuple[str, ...], monkeypatch: py
         per_piece=7,
         frequent=0,
         allow_quality_loss=bool(flags),
+        allow_wide=bool(flags),
         threads=2,
     )
     assert seen == [(Path("in"), Path("o"), expected, bool(flags))]
@@ -96,7 +97,7 @@ def test_wrong_flags_are_usage_errors(arguments: tuple[str, str]) -> None:
 
 def test_a_table_learnt_from_a_text(tmp_path: Path, tiny_bundle_int8: Path) -> None:
     out, flags = tmp_path / "bundle", texts(tmp_path)
-    result = invoke(tiny_bundle_int8, "--out", out, *flags, "--allow-quality-loss")
+    result = invoke(tiny_bundle_int8, "--out", out, *flags, "--allow-quality-loss", "--allow-wide")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == ""
     for stage in ("learning which words become which", "translating 40 dev sentences", "candidates a sent"):
@@ -113,6 +114,7 @@ def test_a_table_learnt_from_a_text(tmp_path: Path, tiny_bundle_int8: Path) -> N
         out,
         *flags,
         "--allow-quality-loss",
+        "--allow-wide",
         "--per-piece",
         "4",
         "--frequent",
@@ -134,7 +136,9 @@ def test_a_table_read_from_a_map(tmp_path: Path, tiny_bundle_int8: Path) -> None
     everything = [i for i, piece in enumerate(sides[1]) if piece]
     write_vmap(tmp_path / "vmap.txt", LexicalTable.from_rows(everything, {}), *sides)
     dev = texts(tmp_path)[:4]
-    result = invoke(tiny_bundle_int8, "--out", tmp_path / "out", *dev, "--vmap", tmp_path / "vmap.txt")
+    asked = (tiny_bundle_int8, "--out", tmp_path / "out", *dev, "--vmap", tmp_path / "vmap.txt")
+    assert "more than 33%" in refusal(*asked)
+    result = invoke(*asked, "--allow-wide")
     assert result.exit_code == 0, result.stderr
     found = verify_bundle(tmp_path / "out").shortlist
     assert found is not None
@@ -158,9 +162,9 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
     assert "no.txt: no such file" in refusal(
         tiny_bundle_int8, *short, "--source", missing, "--target", target
     )
-    assert "manifest.json" in refusal(tmp_path, *short, *learn)
+    assert "manifest.json" in refusal(tmp_path, *short, *learn, code=3)
     vmap.write_text("\t.\n", encoding="utf-8")
-    assert "the shortlist loses" in refusal(tiny_bundle_int8, *short, "--vmap", vmap)
+    assert "the shortlist loses" in refusal(tiny_bundle_int8, *short, "--vmap", vmap, "--allow-wide")
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "dev.de",
         "dev.en",
