@@ -1,35 +1,26 @@
 """The JSON that comes in and goes out, as pydantic models; also the source of the OpenAPI document."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from server.engine.options import OPTIONS, NamedOption
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
-from server.service.translation.request import DecodingWishes, Translation
+from server.service.translation.request import RequestedOptions, Translation
 
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 _BAD_Q = "q must be a string or an array of strings"
-_PASSED_ON = (
-    "beam_size",
-    "length_penalty",
-    "max_decoding_length",
-    "min_decoding_length",
-    "patience",
-    "early_stopping",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "sampling_topk",
-    "sampling_topp",
-    "sampling_temperature",
-    "seed",
-)
-_OPTIONS = frozenset({*_PASSED_ON, "alternatives", "num_hypotheses", "scores", "target_prefix"})
+_FIELD_OPTIONS = tuple(one for one in OPTIONS if one.option.has_field)
+_OPTIONS = frozenset({"alternatives", *(one.http_name for one in _FIELD_OPTIONS)})
 
 
 class TranslateFields(BaseModel):
-    """Fields of `POST /translate`: LibreTranslate's and ours. Unknown ones are ignored, so are nulls."""
+    """Fields of `POST /translate`. Unknown ones are ignored, so are nulls.
+
+    These are LibreTranslate's; `TRANSLATE_SCHEMA` has one more for each decoding option.
+    """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
 
@@ -43,81 +34,69 @@ class TranslateFields(BaseModel):
     api_key: str | None = Field(
         None, description="If the server wants one; the header `Authorization: Bearer` does it, too."
     )
-    beam_size: Natural | None = Field(None, description="Hypotheses kept at each step; 1 is greedy search.")
-    length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = Field(
-        None, description="Exponent of the length by which a hypothesis' log-probability is divided."
-    )
-    num_hypotheses: Natural | None = Field(None, description="The same as `alternatives` + 1.")
-    max_decoding_length: Natural | None = Field(
-        None, description="Target tokens after which a sentence ends."
-    )
-    min_decoding_length: Natural | None = Field(None, description="Target tokens before which none ends.")
-    scores: bool = Field(False, description="Whether to answer the score of each translation.")
-    patience: Annotated[float, Field(gt=0, le=10)] | None = Field(
-        None, description="Beam search goes on until `beam_size` times this many hypotheses have ended."
-    )
-    early_stopping: bool | Literal["never"] | None = Field(
-        None, description="Search as transformers' `generate` does with this value, not as CTranslate2 does."
-    )
-    repetition_penalty: Annotated[float, Field(ge=0.1, le=10)] | None = Field(
-        None, description="Factor against tokens that the translation already has; 1 is none."
-    )
-    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = Field(
-        None, description="Sequences of so many tokens occur only once; 0 allows all."
-    )
-    target_prefix: str | list[str] | None = Field(
-        None,
-        description="What the translation begins with; for an array of texts also an array.",
-    )
-    sampling_topk: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        None, description="Draw each token from so many best ones; 1 takes the best, 0 draws from all."
-    )
-    sampling_topp: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="Of these, draw from the fewest that have this probability together."
-    )
-    sampling_temperature: Annotated[float, Field(ge=0, le=100)] | None = Field(
-        None, description="Divides scores before drawing; 0 takes the best."
-    )
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = Field(
-        None, description="The same seed draws the same translation of a sentence."
-    )
+    if TYPE_CHECKING:  # those of `TRANSLATE_SCHEMA` that this file looks at
+        num_hypotheses: int | None
+        scores: bool | None
+        target_prefix: str | list[str] | None
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts, be it one or several."""
         return (self.q,) if isinstance(self.q, str) else tuple(self.q)
 
-    def wishes(self) -> DecodingWishes:
+    def requested_options(self) -> RequestedOptions:
         """Collect the decoding options.
 
         Raises:
-            InvalidOptionError: options contradict each other, or one is out of range.
+            InvalidOptionError: options contradict each other.
         """
-        for name in ("num_hypotheses", "beam_size", "max_decoding_length"):
-            if getattr(self, name) == 0:
-                raise InvalidOptionError(f"{name} must be at least 1")
-        hypotheses = self.alternatives + 1
-        if self.num_hypotheses is not None:
-            if self.alternatives and self.num_hypotheses != hypotheses:
+        stated = {one.name: getattr(self, one.http_name) for one in _FIELD_OPTIONS if not one.option.is_text}
+        if self.alternatives:
+            if stated["num_hypotheses"] not in (None, self.alternatives + 1):
                 raise InvalidOptionError("num_hypotheses is not alternatives + 1; give only one of them")
-            hypotheses = self.num_hypotheses
-        return DecodingWishes(
-            num_hypotheses=hypotheses,
-            return_scores=self.scores,
-            target_prefixes=self._target_prefixes(),
-            **{name: getattr(self, name) for name in _PASSED_ON},
-        )
+            stated["num_hypotheses"] = self.alternatives + 1
+        return RequestedOptions(target_prefixes=self._target_prefixes(), **stated)
 
     def _target_prefixes(self) -> tuple[str, ...]:
-        if not self.target_prefix:
+        given = self.target_prefix
+        if not given:
             return ()
-        if isinstance(self.target_prefix, str):
-            return (self.target_prefix,) * len(self.texts)
-        if isinstance(self.q, str) or len(self.target_prefix) != len(self.q):
+        if isinstance(given, str):
+            return (given,) * len(self.texts)
+        if isinstance(self.q, str) or len(given) != len(self.q):
             raise InvalidOptionError(
                 "target_prefix must be a string, or an array with one for each text of q"
             )
-        return tuple(self.target_prefix)
+        return tuple(given)
+
+
+def option_fields(options: Iterable[NamedOption]) -> dict[str, Any]:
+    """Make pydantic's field definitions of decoding options, with bounds and descriptions.
+
+    Args:
+        options: that have a field.
+
+    Returns:
+        By name: annotation and field; None where a request does not choose.
+    """
+    fields: dict[str, Any] = {}
+    for one in options:
+        kind, allowed = str | list[str] if one.option.is_text else one.type, one.option.range
+        if allowed is not None:
+            bounds: dict[str, Any] = {"ge": allowed.at_least, "gt": allowed.above, "le": allowed.at_most}
+            kind = Annotated[
+                kind, Field(**{name: bound for name, bound in bounds.items() if bound is not None})
+            ]
+        fields[one.http_name] = (kind | None, Field(None, description=one.option.help))
+    return fields
+
+
+TRANSLATE_SCHEMA = create_model(
+    "TranslateFields",
+    __base__=TranslateFields,
+    __doc__="Fields of `POST /translate`: LibreTranslate's and ours. Unknown ones are ignored, so are nulls.",
+    **option_fields(_FIELD_OPTIONS),
+)
 
 
 class DetectFields(BaseModel):
@@ -200,7 +179,7 @@ def read_translate_fields(fields: Mapping[str, Any], *, typed: bool) -> Translat
     ):
         given["alternatives"] = int(alternatives)  # LibreTranslate takes it as a string in JSON, too
     try:
-        return TranslateFields.model_validate(given, strict=typed)
+        return TRANSLATE_SCHEMA.model_validate(given, strict=typed)
     except ValidationError as error:
         raise _explain(error) from None
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from server.api.access import Access
 from server.api.body import Fields, parse_fields, read_body
 from server.api.schemas import (
+    TRANSLATE_SCHEMA,
     DetectedLanguage,
     DetectFields,
     ErrorAnswer,
@@ -124,7 +125,7 @@ class TranslateEndpoint:
             source=fields.source,
             target=fields.target,
             deadline_s=record.started_s + self._time(headers),
-            wishes=fields.wishes(),
+            options=fields.requested_options(),
             is_html=fields.format == "html",
         )
         record.texts = len(job.texts)
@@ -179,7 +180,7 @@ def translate_routes(
         summary="Translate a text, or an array of texts as one batch",
         response_model=TranslateAnswer,
         responses=_ERRORS,
-        openapi_extra=_documented(TranslateFields),
+        openapi_extra=_documented(TRANSLATE_SCHEMA),
     )
     async def translate(request: Request) -> Response:
         """LibreTranslate's request as JSON, urlencoded form or query string, with decoding options."""

@@ -157,19 +157,10 @@ def _read_field(given: str) -> tuple[str, Any]:
         return name, value
 
 
+@flags.with_decoding_flags
 def translate(
     bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
-    beam_size: flags.BeamSize = None,
-    length_penalty: flags.LengthPenalty = None,
-    max_decoding_length: flags.MaxDecodingLength = None,
-    min_decoding_length: flags.MinDecodingLength = None,
-    early_stopping: flags.EarlyStopping = None,
-    repetition_penalty: flags.RepetitionPenalty = None,
-    no_repeat_ngram_size: flags.NoRepeatNgramSize = None,
-    sampling_topk: flags.SamplingTopk = None,
-    sampling_topp: flags.SamplingTopp = None,
-    sampling_temperature: flags.SamplingTemperature = None,
-    seed: flags.Seed = None,
+    decoding: dict[str, Any],
     source: flags.SourceLanguage = None,
     target: flags.TargetLanguage = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
@@ -185,23 +176,10 @@ def translate(
     """
     from server.cli import serve
     from server.service.translation.file_translation import LineOptions
-    from server.service.translation.request import DecodingWishes
+    from server.service.translation.request import RequestedOptions
 
-    wishes = DecodingWishes(
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_decoding_length=max_decoding_length,
-        min_decoding_length=min_decoding_length,
-        early_stopping=flags.early_stopping_value(early_stopping),
-        repetition_penalty=repetition_penalty,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        sampling_topk=sampling_topk,
-        sampling_topp=sampling_topp,
-        sampling_temperature=sampling_temperature,
-        seed=seed,
-        num_hypotheses=n_best or 1,
-    )
+    requested = RequestedOptions(num_hypotheses=n_best, **decoding)
     settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
     options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None)
-    code = serve.translate(settings, wishes, options, progress=progress)
+    code = serve.translate(settings, requested, options, progress=progress)
     raise typer.Exit(code)

@@ -1,50 +1,16 @@
 """Options of `dragoman serve` and `dragoman translate`; imports nothing heavy, for every `--help`."""
 
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from server.cli.durations import some_time
+from server.engine.options import OPTIONS, NamedOption
 
-BeamSize = Annotated[
-    int | None, typer.Option(help="Hypotheses kept at each step.", show_default="the bundle's, or 1")
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(help="Exponent of the length in a score.", show_default="the bundle's, or 1"),
-]
-MaxDecodingLength = Annotated[
-    int | None,
-    typer.Option(help="Target tokens after which a sentence ends.", show_default="by its length"),
-]
-MinDecodingLength = Annotated[
-    int | None, typer.Option(help="Target tokens before which none ends.", show_default="0")
-]
-EarlyStopping = Annotated[
-    Literal["false", "true", "never"] | None,
-    typer.Option(
-        help="Beam search as transformers does it with this value.",
-        show_default="the bundle's, or CTranslate2's rules",
-    ),
-]
-RepetitionPenalty = Annotated[
-    float | None, typer.Option(help="Factor against tokens that are there already.", show_default="1")
-]
-NoRepeatNgramSize = Annotated[
-    int | None, typer.Option(help="Sequences of so many tokens occur only once.", show_default="0: any")
-]
-SamplingTopk = Annotated[
-    int | None,
-    typer.Option(help="Draw each token from so many best ones, 0: all.", show_default="1: take the best"),
-]
-SamplingTopp = Annotated[
-    float | None,
-    typer.Option(help="Of these, the fewest that have this probability together.", show_default="1"),
-]
-SamplingTemperature = Annotated[
-    float | None, typer.Option(help="Divides scores before drawing.", show_default="1")
-]
 NBest = Annotated[
     int | None,
     typer.Option(
@@ -54,8 +20,6 @@ NBest = Annotated[
         show_default="one, and nothing else",
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="Makes draws repeatable.", show_default="a new one")]
-
 ServedBundles = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -164,14 +128,60 @@ Shortlist = Annotated[
     ),
 ]
 
-_EARLY_STOPPING: dict[str | None, bool | Literal["never"] | None] = {
-    None: None,
-    "false": False,
-    "true": True,
-    "never": "never",
-}
+_WORDS = {"false": False, "true": True}
 
 
-def early_stopping_value(given: Literal["false", "true", "never"] | None) -> bool | Literal["never"] | None:
-    """Give the value that the word on the command line stands for."""
-    return _EARLY_STOPPING[given]
+def with_decoding_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for each decoding option, where its signature has `decoding`.
+
+    Args:
+        command: its keyword argument `decoding` gets the options that are given, by name.
+
+    Returns:
+        The command for Typer.
+    """
+    names = []
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name == "decoding":
+            flags = decoding_flags(OPTIONS)
+            names = [flag.name for flag in flags]
+            parameters += flags
+        else:
+            parameters.append(parameter)
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        stated = {name: given.pop(name) for name in names}
+        decoding = {name: _WORDS.get(value, value) for name, value in stated.items() if value is not None}
+        command(**given, decoding=decoding)
+
+    signature = inspect.Signature(parameters)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
+    return run
+
+
+def decoding_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
+    """Make the flags of decoding options.
+
+    Args:
+        options: of which those that have a flag get one.
+
+    Returns:
+        Parameters for Typer; None where a flag is not given.
+    """
+    flags = []
+    for one in options:
+        if not one.option.has_flag:
+            continue
+        kind: Any = one.type if one.type in (int, float) else Literal["false", "true", "never"]
+        annotation = Annotated[
+            kind | None, typer.Option(help=one.option.help, show_default=one.shown_default)
+        ]
+        flags.append(
+            inspect.Parameter(
+                one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
+            )
+        )
+    return flags

@@ -41,7 +41,7 @@ from server.service.translation.file_translation import (
     choose_bundle,
     read_lines,
 )
-from server.service.translation.request import DecodingWishes
+from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
 _CLOSE_TIMEOUT_S = 2.0
@@ -132,13 +132,13 @@ def _run(
 
 
 def translate(
-    flags: Mapping[str, Any], wishes: DecodingWishes, line_options: LineOptions, *, progress: bool | None
+    flags: Mapping[str, Any], requested: RequestedOptions, line_options: LineOptions, *, progress: bool | None
 ) -> int:
     """Translate standard input to standard output, line by line.
 
     Args:
         flags: settings given on the command line; None where a flag was not given.
-        wishes: decoding options.
+        requested: decoding options.
         line_options: from which language to which, and how lines are cut and written.
         progress: whether to draw a progress bar; None if standard error is a terminal.
 
@@ -161,8 +161,8 @@ def translate(
         return EXIT_INTERRUPTED
     limits = request_limits(settings, model.manifest)
     try:
-        check_options(wishes, limits)
-        _stream(LineTranslator(model, limits, wishes, line_options), progress)
+        check_options(requested, limits)
+        _stream(LineTranslator(model, limits, requested, line_options), progress)
     except (LineError, DragomanError) as error:
         return fail("translate", EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
     except BrokenPipeError:

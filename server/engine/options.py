@@ -1,63 +1,219 @@
-"""How a sentence is decoded: every option and its range."""
+"""How a sentence is decoded: every option, defined once.
 
+A field of `DecodingOptions` is the definition of an option: its type, default, range and one line of help.
+Derived from it are the check of ranges, the fields of `POST /translate`, what a request states
+(`server.service.translation.request`), the flags of `dragoman translate` and the table in docs/decoding.md.
+How options fit together is code, in `DecodingOptions.validate`.
+"""
+
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from server.errors import InvalidOptionError
 
-EarlyStopping = bool | Literal["never"]
-"""Values of transformers' option of this name."""
+_MOST = 1_000_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `at_least`, or above `above`, to `at_most`; None is no bound."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        """Tell whether a number is in the range; NaN is in none."""
+        low = (
+            value > self.above if self.above is not None else self.at_least is None or value >= self.at_least
+        )
+        return low and (self.at_most is None or value <= self.at_most)
+
+    def __str__(self) -> str:
+        """Say the range in words."""
+        if self.above is not None:
+            return f"above {self.above} and at most {self.at_most}"
+        return f"between {self.at_least} and {self.at_most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The definition of an option, beside its name, type and default.
+
+    Attributes:
+        help: one line for the HTTP schema, `--help` and the documentation.
+        range: of its numbers; None for options that are no number.
+        unset: what holds where a request does not choose, in words; None if that is the default.
+        shown_range: the range in words for the documentation, where a model or a type decides it.
+        http_name: name of its HTTP field, if it is another than its own.
+        has_field: whether requests over HTTP may state it.
+        has_flag: whether `dragoman translate` has a flag for it.
+        is_text: stated as text, one for all texts or one for each; the engine has its tokens.
+        for_pivot: whether a request's choice holds, too, for the text between two models.
+    """
+
+    help: str
+    range: Range | None = None
+    unset: str | None = None
+    shown_range: str | None = None
+    http_name: str | None = None
+    has_field: bool = True
+    has_flag: bool = True
+    is_text: bool = False
+    for_pivot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOption:
+    """An option as the derived surfaces see it.
+
+    Attributes:
+        name: in the engine, in flags and in documents.
+        type: of its values in the engine.
+        default: of the engine.
+        option: the definition.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    option: Option
+
+    @property
+    def http_name(self) -> str:
+        """Name of its HTTP field."""
+        return self.option.http_name or self.name
+
+    @property
+    def shown_default(self) -> str:
+        """What holds without it, in words."""
+        if self.option.unset is not None:
+            return self.option.unset
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default).lower()
+
+
+def define(default: T, help: str, **more: Any) -> T:
+    """Define a field of `DecodingOptions`; typed as its default, as `dataclasses.field` is."""
+    made: T = dataclasses.field(default=default, metadata={"option": Option(help, **more)})
+    return made
+
+
+def options_of(kind: type) -> tuple[NamedOption, ...]:
+    """List the options that a dataclass defines, in order."""
+    types = get_type_hints(kind)
+    return tuple(
+        NamedOption(field.name, types[field.name], field.default, field.metadata["option"])
+        for field in dataclasses.fields(kind)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
     """How a sentence is decoded, in CTranslate2's words; docs/decoding.md has the exact meanings.
 
-    Lengths are in target tokens and count `target_prefix`.
-
-    Attributes:
-        beam_size: hypotheses kept at each step; 1 is greedy search. When sampling, the rows that a sentence
-            takes, at least `num_hypotheses`.
-        length_penalty: exponent a of the final score `log P / length**a`; 0 ranks by plain log-probability.
-        num_hypotheses: how many of the best hypotheses to return, at most `beam_size`; when sampling, how
-            many to draw.
-        max_decoding_length: decoder steps after which a sentence ends, the one that yields the end token
-            counted.
-        min_decoding_length: target tokens before which the end token is not allowed; 0 allows empty targets
-            (CTranslate2's default is 1).
-        return_scores: whether greedy search also accumulates log-probabilities (beam search always does).
-        patience: CTranslate2's beam search goes on until `beam_size * patience` hypotheses have ended.
-        early_stopping: None ends beam search as CTranslate2 does; False, True and "never" do everything as
-            transformers' beam search with that value.
-        repetition_penalty: divides scores above zero of tokens that were written before, multiplies those
-            below; 1 changes nothing.
-        no_repeat_ngram_size: length of token sequences that may occur only once; 0 allows all.
-        target_prefix: tokens that the target begins with; they are returned, too.
-        model_prefix_tokens: how many of these the model begins every target with. Transformers' rules count
-            them in a score's length (`forced_bos_token_id`), and the others not: they are a prompt.
-        sampling_topk: draw from this many best tokens; 1 takes the best without drawing, 0 draws from all.
-        sampling_topp: of these, draw from the fewest that reach this probability together.
-        sampling_temperature: divides scores before drawing; 0 takes the best without drawing.
-        seed: what draws depend on, together with the source tokens of the sentence.
+    Lengths are in target tokens and count `target_prefix`. Immutable; thread-safe.
     """
 
-    beam_size: int = 1
-    length_penalty: float = 1.0
-    num_hypotheses: int = 1
-    max_decoding_length: int = 256
-    min_decoding_length: int = 0
-    return_scores: bool = False
-    patience: float = 1.0
-    early_stopping: EarlyStopping | None = None
-    repetition_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0
-    target_prefix: tuple[int, ...] = ()
-    model_prefix_tokens: int = 0
-    sampling_topk: int = 1
-    sampling_topp: float = 1.0
-    sampling_temperature: float = 1.0
-    seed: int = 0
+    beam_size: int = define(
+        1,
+        "Hypotheses kept at each step; 1 is greedy search.",
+        range=Range(1, at_most=_MOST),
+        unset="the bundle's, or 1",
+        shown_range="widths of the bundle",
+        for_pivot=True,
+    )
+    length_penalty: float = define(
+        1.0,
+        "Exponent of the length by which a hypothesis' log-probability is divided.",
+        range=Range(-10, at_most=10),
+        unset="the bundle's, or 1",
+        for_pivot=True,
+    )
+    num_hypotheses: int = define(
+        1,
+        "Translations to return, best first; LibreTranslate's `alternatives` + 1.",
+        range=Range(1, at_most=_MOST),
+        shown_range="up to the widest beam",
+        has_flag=False,
+    )
+    max_decoding_length: int = define(
+        256,
+        "Target tokens after which a sentence ends.",
+        range=Range(1, at_most=_MOST),
+        unset="by the source",
+        shown_range="1 to the model's limit",
+    )
+    min_decoding_length: int = define(
+        0,
+        "Target tokens before which the end token is forbidden (CTranslate2: 1).",
+        range=Range(0, at_most=_MOST),
+        shown_range="0 to the model's limit",
+    )
+    return_scores: bool = define(
+        False, "Whether to answer the score of each translation.", http_name="scores", has_flag=False
+    )
+    patience: float = define(
+        1.0,
+        "Beam search goes on until `beam_size` times this many hypotheses have ended.",
+        range=Range(above=0, at_most=10),
+        for_pivot=True,
+    )
+    early_stopping: bool | Literal["never"] | None = define(
+        None,
+        "Search as transformers' `generate` does with this value, not as CTranslate2 does.",
+        unset="the bundle's, or absent",
+        shown_range='`true`, `false`, `"never"`',
+        for_pivot=True,
+    )
+    repetition_penalty: float = define(
+        1.0,
+        "Factor against tokens that the translation already has; 1 is none.",
+        range=Range(0.1, at_most=10),
+        for_pivot=True,
+    )
+    no_repeat_ngram_size: int = define(
+        0,
+        "Sequences of so many tokens occur only once; 0 allows all.",
+        range=Range(0, at_most=100),
+        for_pivot=True,
+    )
+    target_prefix: tuple[int, ...] = define(
+        (),
+        "What the translation begins with; for an array of texts also an array.",
+        unset="none",
+        shown_range="fits the longest target",
+        has_flag=False,
+        is_text=True,
+    )
+    model_prefix_tokens: int = define(
+        0,
+        "Tokens of the prefix that the model begins every target with (`forced_bos_token_id`): transformers' "
+        "rules count them in a score's length, and the others not, which are a prompt.",
+        has_field=False,
+        has_flag=False,
+    )
+    sampling_topk: int = define(
+        1,
+        "Draw each token from so many best ones; 1 takes the best, 0 draws from all.",
+        range=Range(0, at_most=1000),
+    )
+    sampling_topp: float = define(
+        1.0,
+        "Of these, draw from the fewest that have this probability together.",
+        range=Range(above=0, at_most=1),
+    )
+    sampling_temperature: float = define(
+        1.0, "Divides scores before drawing; 0 takes the best.", range=Range(0, at_most=100)
+    )
+    seed: int = define(
+        0,
+        "The same seed draws the same translation of a sentence.",
+        range=Range(0, at_most=2**32 - 1),
+        unset="a new one",
+    )
 
     @property
     def samples(self) -> bool:
@@ -85,35 +241,24 @@ class DecodingOptions:
         Raises:
             InvalidOptionError: an option is out of range; the message names it.
         """
-        if self.beam_size < 1:
-            raise InvalidOptionError("beam_size must be at least 1")
-        if not 1 <= self.num_hypotheses <= self.beam_size:
+        for name, allowed in _RANGES:
+            if getattr(self, name) not in allowed:
+                raise InvalidOptionError(f"{name} must be {allowed}")
+        if self.num_hypotheses > self.beam_size:
             raise InvalidOptionError("num_hypotheses must be between 1 and beam_size")
-        if not math.isfinite(self.length_penalty):
-            raise InvalidOptionError("length_penalty must be a finite number")
-        if self.max_decoding_length < 1:
-            raise InvalidOptionError("max_decoding_length must be at least 1")
-        if not 0 <= self.min_decoding_length <= self.max_decoding_length:
+        if self.min_decoding_length > self.max_decoding_length:
             raise InvalidOptionError("min_decoding_length must be between 0 and max_decoding_length")
         if len(self.target_prefix) > self.max_decoding_length:
             raise InvalidOptionError("target_prefix is longer than max_decoding_length")
         if not 0 <= self.model_prefix_tokens <= len(self.target_prefix):
             raise InvalidOptionError("model_prefix_tokens must be between 0 and the length of target_prefix")
-        if not 0 < self.patience < math.inf:
-            raise InvalidOptionError("patience must be above 0")
         if self.max_ended < self.num_hypotheses:
             raise InvalidOptionError("num_hypotheses must be at most beam_size * patience")
         if self.early_stopping not in (None, False, True, "never"):
             raise InvalidOptionError("early_stopping must be false, true or never")
-        if not 0 < self.repetition_penalty < math.inf:
-            raise InvalidOptionError("repetition_penalty must be above 0")
-        if self.no_repeat_ngram_size < 0:
-            raise InvalidOptionError("no_repeat_ngram_size must be at least 0")
-        if self.sampling_topk < 0:
-            raise InvalidOptionError("sampling_topk must be at least 0")
-        if not 0 < self.sampling_topp <= 1:
-            raise InvalidOptionError("sampling_topp must be above 0 and at most 1")
-        if not 0 <= self.sampling_temperature < math.inf:
-            raise InvalidOptionError("sampling_temperature must be at least 0")
-        if self.seed < 0:
-            raise InvalidOptionError("seed must be at least 0")
+
+
+OPTIONS = options_of(DecodingOptions)
+"""Every option there is."""
+
+_RANGES = [(one.name, one.option.range) for one in OPTIONS if one.option.range is not None]

@@ -21,7 +21,7 @@ from server.service.models.loading import load_model
 from server.service.request_limits import request_limits
 from server.service.translation.decoding_options import choose_options
 from server.service.translation.file_translation import LineOptions, LineTranslator
-from server.service.translation.request import DecodingWishes, TranslationRequest
+from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests import factories
@@ -146,7 +146,7 @@ def test_the_models_own_settings_are_the_servers_defaults(models: tuple[str, Pat
     limits = request_limits(Settings(bundle=bundle), served.manifest)
     texts = _sentences(30)
     rows = served.ids(texts)
-    options = choose_options(DecodingWishes(), limits, max(map(len, rows)))
+    options = choose_options(RequestedOptions(), limits, max(map(len, rows)))
     assert options.beam_size == reference.model.generation_config.num_beams
     assert options.max_decoding_length == 63
     assert served.generate(texts, options) == reference.generate(_coded(name, texts, served))
@@ -211,11 +211,11 @@ def test_every_direction_of_a_multilingual_model_is_served(models: tuple[str, Pa
                 reference.tokenizer.decode(row, skip_special_tokens=True) for row in rows
             ]
         assert len({tuple(texts) for texts in found.values()}) == 3
-        wishes, raw = DecodingWishes(), [[f"{text}\n".encode() for text in texts]]
-        lines = LineTranslator(model, limits, wishes, LineOptions(split=False, target="pt_BR")).run(raw)
+        requested, raw = RequestedOptions(), [[f"{text}\n".encode() for text in texts]]
+        lines = LineTranslator(model, limits, requested, LineOptions(split=False, target="pt_BR")).run(raw)
         assert [line.text.rstrip("\n") for line in lines] == found["pt-BR"]
         with pytest.raises(UnsupportedLanguageError):
-            LineTranslator(model, limits, wishes, LineOptions(target="fr"))
+            LineTranslator(model, limits, requested, LineOptions(target="fr"))
     finally:
         model.engine.close(0.0)
 

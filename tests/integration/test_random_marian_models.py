@@ -11,7 +11,7 @@ from export.convert.import_command import import_model
 from export.quality_gates import GateError
 from server.service.request_limits import request_limits
 from server.service.translation.decoding_options import choose_options
-from server.service.translation.request import DecodingWishes
+from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 from tests import factories
 from tests.integration.hugging_face import Reference, Served, edit_json, fp32_options
@@ -84,8 +84,8 @@ def compare(seed: int, aside: Path, pieces: tuple[Path, Path], text: Path) -> bo
     try:
         texts = [*factories.parallel_text(40, seed=21)[0], *ODD]
         limits = request_limits(Settings(bundle=(aside / "bundle",)), served.manifest)
-        wishes = DecodingWishes(max_decoding_length=limits.generation.max_decoding_length)
-        options = choose_options(wishes, limits, limits.max_source_tokens)
+        requested = RequestedOptions(max_decoding_length=limits.generation.max_decoding_length)
+        options = choose_options(requested, limits, limits.max_source_tokens)
         assert served.generate(texts, options) == Reference(directory).generate(texts), seed
     finally:
         served.close()

@@ -4,12 +4,11 @@ import functools
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError
 from server.service.request_limits import RequestLimits
-from server.service.translation.request import DecodingWishes
+from server.service.translation.request import RequestedOptions
 
 # Without `max_decoding_length`, a sentence may become three times as long as its source and 32 tokens more:
 # far beyond any real translation (German needs 1.1 tokens an English one), but a model that runs in circles
@@ -18,25 +17,27 @@ _DEFAULT_LENGTH_RATIO = 3
 _DEFAULT_LENGTH_EXTRA = 32
 _LENGTH_STEP = 8
 _REMEMBERED = 1024
-T = TypeVar("T")
 
 
-def check_options(wishes: DecodingWishes, limits: RequestLimits) -> None:
+def check_options(requested: RequestedOptions, limits: RequestLimits) -> None:
     """Check decoding options against each other and the limits, before any work is done.
 
     Raises:
         InvalidOptionError: an option is out of range; the message names it.
     """
-    choose_options(wishes, limits, longest_source=limits.max_source_tokens)
+    choose_options(requested, limits, longest_source=limits.max_source_tokens)
 
 
 def choose_each(
-    wishes: DecodingWishes, limits: RequestLimits, lengths: Sequence[int], prefixes: Sequence[tuple[int, ...]]
+    requested: RequestedOptions,
+    limits: RequestLimits,
+    lengths: Sequence[int],
+    prefixes: Sequence[tuple[int, ...]],
 ) -> DecodingOptions | list[DecodingOptions]:
-    """Turn wishes into the options of every sentence, or into those that all of them share.
+    """Turn what a client states into the options of every sentence, or into those that all of them share.
 
     Args:
-        wishes: what the client stated.
+        requested: what the client stated.
         limits: what is allowed.
         lengths: source tokens of each sentence. They count as the next multiple of 8, so that sentences about
             as long share their options, whatever else is in their requests.
@@ -52,7 +53,7 @@ def choose_each(
         (-(-length // _LENGTH_STEP) * _LENGTH_STEP, len(prefix))
         for length, prefix in zip(lengths, prefixes, strict=True)
     ]
-    chosen = {size: choose_options(wishes, limits, *size) for size in set(sizes)}
+    chosen = {size: choose_options(requested, limits, *size) for size in set(sizes)}
     if not any(prefixes):
         return next(iter(chosen.values())) if len(chosen) == 1 else [chosen[size] for size in sizes]
     # What stands before a prompt belongs to it.
@@ -64,21 +65,16 @@ def choose_each(
     ]
 
 
-def is_repeatable(wishes: DecodingWishes) -> bool:
-    """Tell whether the same sentence would be translated to the same again."""
-    return wishes.seed is not None or not _samples(wishes)
-
-
 def choose_options(
-    wishes: DecodingWishes, limits: RequestLimits, longest_source: int, prefix_tokens: int = 0
+    requested: RequestedOptions, limits: RequestLimits, longest_source: int, prefix_tokens: int = 0
 ) -> DecodingOptions:
-    """Turn wishes into the options of the engine.
+    """Turn what a client states into the options of the engine.
 
     What was chosen is remembered, since most clients state the same: choosing takes a tenth of a short
-    request's time on the event loop. Wishes that hold text or want another draw every time are not.
+    request's time on the event loop. What holds text or wants another draw every time is not.
 
     Args:
-        wishes: what the client stated.
+        requested: what the client stated.
         limits: what is allowed.
         longest_source: tokens of the sentence, or of the longest of several.
         prefix_tokens: tokens of what its translation begins with.
@@ -89,16 +85,16 @@ def choose_options(
     Raises:
         InvalidOptionError: an option is out of range; the message names it.
     """
-    if wishes.target_prefixes or _samples(wishes):
-        return _choose(wishes, limits, longest_source, prefix_tokens)
-    return _remembered(wishes, limits, longest_source, prefix_tokens)
+    if requested.target_prefixes or requested.samples:
+        return _choose(requested, limits, longest_source, prefix_tokens)
+    return _remembered(requested, limits, longest_source, prefix_tokens)
 
 
 def _choose(
-    wishes: DecodingWishes, limits: RequestLimits, longest_source: int, prefix_tokens: int
+    requested: RequestedOptions, limits: RequestLimits, longest_source: int, prefix_tokens: int
 ) -> DecodingOptions:
-    maximum = wishes.max_decoding_length
-    minimum = wishes.min_decoding_length or 0
+    maximum = requested.get("max_decoding_length")
+    minimum = requested.get("min_decoding_length") or 0
     if minimum > limits.max_target_tokens:
         raise InvalidOptionError(f"min_decoding_length may be at most {limits.max_target_tokens}")
     forced = prefix_tokens + len(limits.target_prefix)
@@ -112,24 +108,20 @@ def _choose(
         maximum = max(minimum, min(limits.max_target_tokens, usual, meant))
     elif maximum > limits.max_target_tokens:
         raise InvalidOptionError(f"max_decoding_length may be at most {limits.max_target_tokens}")
-    options = DecodingOptions(
-        beam_size=_choose_beam_size(wishes, limits),
-        length_penalty=_or(wishes.length_penalty, _or(limits.generation.length_penalty, 1.0)),
-        num_hypotheses=wishes.num_hypotheses,
-        max_decoding_length=maximum,
-        min_decoding_length=minimum,
-        return_scores=wishes.return_scores,
-        patience=_or(wishes.patience, 1.0),
-        early_stopping=_or(wishes.early_stopping, limits.generation.early_stopping),
-        repetition_penalty=_or(wishes.repetition_penalty, 1.0),
-        no_repeat_ngram_size=_or(wishes.no_repeat_ngram_size, 0),
-        target_prefix=limits.target_prefix,
-        model_prefix_tokens=len(limits.target_prefix),
-        sampling_topk=_or(wishes.sampling_topk, 1),
-        sampling_topp=_or(wishes.sampling_topp, 1.0),
-        sampling_temperature=_or(wishes.sampling_temperature, 1.0),
-        seed=_seed(wishes),
-    )
+    of_the_model = {
+        "length_penalty": limits.generation.length_penalty,
+        "early_stopping": limits.generation.early_stopping,
+    }
+    chosen_here = {
+        "beam_size": _choose_beam_size(requested, limits),
+        "max_decoding_length": maximum,
+        "target_prefix": limits.target_prefix,
+        "model_prefix_tokens": len(limits.target_prefix),
+    }
+    if requested.samples and "seed" not in requested.stated:
+        chosen_here["seed"] = secrets.randbits(32)
+    of_the_model = {name: value for name, value in of_the_model.items() if value is not None}
+    options = DecodingOptions(**{**of_the_model, **requested.stated, **chosen_here})
     if options.sampling_topk == 1 and (options.sampling_topp, options.sampling_temperature) != (1, 1):
         raise InvalidOptionError(
             "sampling_topp and sampling_temperature do nothing without a sampling_topk other than 1 (0: all)"
@@ -141,34 +133,21 @@ def _choose(
 _remembered = functools.lru_cache(_REMEMBERED)(_choose)
 
 
-def _or(choice: T | None, default: T) -> T:
-    return default if choice is None else choice
-
-
-def _samples(wishes: DecodingWishes) -> bool:
-    return wishes.sampling_topk not in (None, 1) and wishes.sampling_temperature != 0
-
-
-def _seed(wishes: DecodingWishes) -> int:
-    if wishes.seed is None:
-        return secrets.randbits(32) if _samples(wishes) else 0
-    return wishes.seed
-
-
-def _choose_beam_size(wishes: DecodingWishes, limits: RequestLimits) -> int:
-    widths, samples = limits.usable_widths, _samples(wishes)
-    if samples and wishes.beam_size not in (None, 1):
+def _choose_beam_size(requested: RequestedOptions, limits: RequestLimits) -> int:
+    widths, samples, asked = limits.usable_widths, requested.samples, requested.get("beam_size")
+    if samples and asked not in (None, 1):
         raise InvalidOptionError("beam_size must be 1 with a sampling_topk other than 1: beams do not draw")
-    if wishes.beam_size is not None and not samples:
-        if wishes.beam_size not in widths:
+    if asked is not None and not samples:
+        if asked not in widths:
             raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
-        return wishes.beam_size
-    wanted = wishes.num_hypotheses if samples else max(limits.default_beam_size, wishes.num_hypotheses)
+        return int(asked)
+    wanted = requested.num_hypotheses if samples else max(limits.default_beam_size, requested.num_hypotheses)
     for width in widths:
         if width >= wanted:
             return width
-    if wishes.num_hypotheses > widths[-1]:
+    if requested.num_hypotheses > widths[-1]:
         raise InvalidOptionError(
-            f"{wishes.num_hypotheses} hypotheses (alternatives + 1) wanted; at most {widths[-1]} are possible"
+            f"{requested.num_hypotheses} hypotheses (alternatives + 1) wanted; at most {widths[-1]} are "
+            "possible"
         )
     return widths[-1]

@@ -26,7 +26,7 @@ from server.service.text.codec import Document, TextCodec
 from server.service.text.languages import Directions
 from server.service.text.segmentation import Piece, split_sentences, whole_line
 from server.service.translation.decoding_options import check_options, choose_options
-from server.service.translation.request import DecodingWishes
+from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
 _READ_BYTES = 1 << 16
@@ -123,12 +123,12 @@ def translate_lines(
     settings = Settings(bundle=(bundle,))
     model = load_model(settings, NullObserver())
     try:
-        wishes = DecodingWishes(beam_size=beam_size, length_penalty=length_penalty)
+        requested = RequestedOptions(beam_size=beam_size, length_penalty=length_penalty)
         limits = request_limits(settings, model.manifest)
-        check_options(wishes, limits)
+        check_options(requested, limits)
         source, target = _named(model.manifest, direction)
         options = LineOptions(split=split, source=source, target=target)
-        translator = LineTranslator(model, limits, wishes, options)
+        translator = LineTranslator(model, limits, requested, options)
         arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
         return [line.text.removesuffix("\n") for line in translator.run(arrived)]
     finally:
@@ -200,7 +200,7 @@ class LineTranslator:
         self,
         model: ServedModel,
         limits: RequestLimits,
-        wishes: DecodingWishes,
+        requested: RequestedOptions,
         options: LineOptions = _LINE_BY_LINE,
     ) -> None:
         """Prepare a run.
@@ -208,7 +208,7 @@ class LineTranslator:
         Args:
             model: a loaded model.
             limits: of which those on texts and requests do not apply here.
-            wishes: decoding options for all lines.
+            requested: decoding options for all lines.
             options: how lines are read and written.
 
         Raises:
@@ -216,7 +216,7 @@ class LineTranslator:
         """
         self._model = model
         self._limits = limits
-        self._wishes = wishes
+        self._requested = requested
         self._split = options.split
         self._n_best = options.n_best
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
@@ -259,7 +259,7 @@ class LineTranslator:
                 raise LineError(
                     lines.first_number, f"this line or one soon after it failed: {error}"
                 ) from error
-        texts = self._codec.decode(lines.document, results, self._wishes.num_hypotheses)
+        texts = self._codec.decode(lines.document, results, self._requested.num_hypotheses)
         last = len(texts) - 1
         for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
             # One line in, one line out, whatever the model writes.
@@ -313,7 +313,7 @@ class LineTranslator:
     def _enqueue(self, document: Document) -> Sequence[Future[SequenceResult]]:
         if not document.sequences:
             return ()
-        options = choose_options(self._wishes, self._limits, max(map(len, document.sequences)))
+        options = choose_options(self._requested, self._limits, max(map(len, document.sequences)))
         while not self._stop.is_set():
             try:
                 return self._model.engine.submit(f"lines-{next(self._numbers)}", document.sequences, options)

@@ -3,65 +3,81 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
-from server.engine.options import EarlyStopping
+from server.engine.options import OPTIONS
 from server.service.text.codec import TextTranslation
 from server.service.text.languages import Detection
 
+_DEFAULTS = {one.name: one.default for one in OPTIONS if one.option.has_field and not one.option.is_text}
+_FOR_PIVOT = frozenset(one.name for one in OPTIONS if one.option.for_pivot)
 
-@dataclass(frozen=True, slots=True)
-class DecodingWishes:
-    """Decoding options as a client states them; None leaves the choice to the server.
+
+class RequestedOptions:
+    """Decoding options as a client states them; what it leaves out is the server's to choose. Immutable.
 
     Attributes:
-        beam_size: hypotheses kept at each step.
-        length_penalty: exponent of the length in a hypothesis' score.
-        num_hypotheses: translations wanted for each text, at least 1.
-        max_decoding_length: target tokens after which a sentence ends.
-        min_decoding_length: target tokens before which a sentence does not end.
-        return_scores: whether scores are wanted.
-        patience: factor of the number of hypotheses after which CTranslate2's rule ends beam search.
-        early_stopping: a value asks for transformers' rules of beam search.
-        repetition_penalty: factor against tokens that were written before.
-        no_repeat_ngram_size: length of token sequences that may occur only once.
-        sampling_topk: tokens to draw from; 1 draws nothing, 0 draws from all.
-        sampling_topp: probability that the tokens to draw from reach together.
-        sampling_temperature: divisor of scores before drawing.
-        seed: makes draws repeatable; None draws differently every time.
+        stated: value of each option of `DecodingOptions` that the client chose.
         target_prefixes: beginnings of the translations, one for each text; none if empty.
     """
 
-    beam_size: int | None = None
-    length_penalty: float | None = None
-    num_hypotheses: int = 1
-    max_decoding_length: int | None = None
-    min_decoding_length: int | None = None
-    return_scores: bool = False
-    patience: float | None = None
-    early_stopping: EarlyStopping | None = None
-    repetition_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
-    sampling_topk: int | None = None
-    sampling_topp: float | None = None
-    sampling_temperature: float | None = None
-    seed: int | None = None
-    target_prefixes: tuple[str, ...] = ()
+    __slots__ = ("_key", "stated", "target_prefixes")
+
+    def __init__(self, *, target_prefixes: tuple[str, ...] = (), **stated: Any) -> None:
+        """Keep what is stated.
+
+        Args:
+            target_prefixes: beginnings of the translations, one for each text.
+            **stated: options by name; None leaves one out.
+
+        Raises:
+            TypeError: there is no such option.
+        """
+        if unknown := stated.keys() - _DEFAULTS.keys():
+            raise TypeError(f"no decoding options: {', '.join(sorted(unknown))}")
+        self.stated = {name: value for name, value in stated.items() if value is not None}
+        self.target_prefixes = target_prefixes
+        # With the type, for 1 == True.
+        self._key = (
+            frozenset((name, type(value), value) for name, value in self.stated.items()),
+            target_prefixes,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is stated."""
+        return isinstance(other, RequestedOptions) and self._key == other._key
+
+    def __hash__(self) -> int:
+        """Fit `__eq__`."""
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        """Show the options, and of the prefixes, which are the client's text, only how many there are."""
+        return f"RequestedOptions({self.stated}, {len(self.target_prefixes)} prefixes)"
+
+    def get(self, name: str) -> Any:
+        """Give what the client chose; None if it did not."""
+        return self.stated.get(name)
+
+    @property
+    def num_hypotheses(self) -> int:
+        """Translations wanted for each text."""
+        wanted: int = self.stated.get("num_hypotheses", _DEFAULTS["num_hypotheses"])
+        return wanted
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are to be drawn at random."""
+        return self.stated.get("sampling_topk", 1) != 1 and self.stated.get("sampling_temperature") != 0
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the same sentence would be translated to the same again."""
+        return "seed" in self.stated or not self.samples
 
     def for_pivot(self) -> Self:
-        """Wishes for the text between two models: its best translation, searched as the client says."""
-        return replace(
-            self,
-            num_hypotheses=1,
-            max_decoding_length=None,
-            min_decoding_length=None,
-            return_scores=False,
-            sampling_topk=None,
-            sampling_topp=None,
-            sampling_temperature=None,
-            seed=None,
-            target_prefixes=(),
-        )
+        """What holds for the text between two models: its best translation, searched as the client says."""
+        return type(self)(**{name: value for name, value in self.stated.items() if name in _FOR_PIVOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +89,7 @@ class TranslationRequest:
         texts: what to translate, each on its own.
         source: language code, or `auto`.
         target: language code.
-        wishes: decoding options.
+        options: decoding options.
         is_html: whether the texts are HTML.
         deadline_s: monotonic time after which the client does not wait any more.
     """
@@ -83,7 +99,7 @@ class TranslationRequest:
     source: str
     target: str
     deadline_s: float
-    wishes: DecodingWishes = field(default_factory=DecodingWishes)
+    options: RequestedOptions = field(default_factory=RequestedOptions)
     is_html: bool = False
 
 

@@ -189,11 +189,11 @@ class Router:
     async def _pivoted(
         self, request: TranslationRequest, opening: Translator, first: Leg, closing: Translator, second: Leg
     ) -> Translation:
-        """Translate with two models; what the client wishes of decoding holds for the second."""
-        closing.check(request.wishes)  # before any work is done
+        """Translate with two models; what the client chose of decoding holds for the second."""
+        closing.check(request.options)  # before any work is done
         self._under_way[request.request_id] = opening
         middle = await opening.translate(
-            replace(request, wishes=request.wishes.for_pivot()), first.source, first.target
+            replace(request, options=request.options.for_pivot()), first.source, first.target
         )
         self._under_way[request.request_id] = closing
         best = tuple(text.hypotheses[0] for text in middle.texts)

@@ -12,8 +12,8 @@ from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
 from server.service.text.codec import TextCodec
 from server.service.translation.cached_decoding import CachedDecoder, Phase
-from server.service.translation.decoding_options import check_options, choose_each, is_repeatable
-from server.service.translation.request import DecodingWishes, Translation, TranslationRequest
+from server.service.translation.decoding_options import check_options, choose_each
+from server.service.translation.request import RequestedOptions, Translation, TranslationRequest
 from server.service.translation.sentence_cache import SentenceCache
 
 T = TypeVar("T")
@@ -80,13 +80,13 @@ class Translator:
                 await asyncio.wait_for(self._unused.wait(), timeout_s)
         return not self._users
 
-    def check(self, wishes: DecodingWishes) -> None:
+    def check(self, requested: RequestedOptions) -> None:
         """Check decoding options before any work is done.
 
         Raises:
             InvalidOptionError: an option is out of range for this model; the message names it.
         """
-        check_options(wishes, self.limits)
+        check_options(requested, self.limits)
 
     async def translate(self, request: TranslationRequest, source: str, target: str) -> Translation:
         """Translate every text of a request.
@@ -109,7 +109,7 @@ class Translator:
             UnavailableError: the engine is dead or draining.
         """
         started_s = self._clock()
-        self.check(request.wishes)
+        self.check(request.options)
         size = sum(map(len, request.texts))
         prefix = self.model.manifest.source_prefix(source, target)
         document = await self._offload(
@@ -119,23 +119,23 @@ class Translator:
                 source,
                 is_html=request.is_html,
                 prefix=prefix,
-                target_prefixes=request.wishes.target_prefixes,
+                target_prefixes=request.options.target_prefixes,
             ),
         )
         tokenized_s = self._clock()
         lengths = [len(sequence) for sequence in document.sequences]
-        options = choose_each(request.wishes, self.limits, lengths, document.target_prefixes)
+        options = choose_each(request.options, self.limits, lengths, document.target_prefixes)
         decoded = await self._decoder.decode(
             request.request_id,
             document.sequences,
             options,
             request.deadline_s,
-            repeatable=is_repeatable(request.wishes),
+            repeatable=request.options.is_repeatable,
         )
         results = decoded.results
         decoded_s = self._clock()
         texts = await self._offload(
-            size, lambda: self._codec.decode(document, results, request.wishes.num_hypotheses)
+            size, lambda: self._codec.decode(document, results, request.options.num_hypotheses)
         )
         return Translation(
             texts=tuple(texts),

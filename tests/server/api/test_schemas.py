@@ -6,18 +6,18 @@ from server.api.schemas import read_detect_fields, read_translate_fields, transl
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
 from server.service.text.languages import Detection
-from server.service.translation.request import DecodingWishes, Translation
+from server.service.translation.request import RequestedOptions, Translation
 
 REQUIRED = {"q": "a", "source": "en", "target": "de"}
 
 
-def wishes(**fields: Any) -> Any:
-    return read_translate_fields(REQUIRED | fields, typed=True).wishes()
+def requested(**fields: Any) -> Any:
+    return read_translate_fields(REQUIRED | fields, typed=True).requested_options()
 
 
 def test_the_least_that_is_needed() -> None:
     fields = read_translate_fields(REQUIRED, typed=True)
-    assert (fields.texts, fields.format, fields.wishes().num_hypotheses) == (("a",), "text", 1)
+    assert (fields.texts, fields.format, fields.requested_options().num_hypotheses) == (("a",), "text", 1)
 
 
 def test_unknown_fields_and_nulls_are_tolerated() -> None:
@@ -31,11 +31,16 @@ def test_unknown_fields_and_nulls_are_tolerated() -> None:
 def test_forms_carry_strings() -> None:
     given = REQUIRED | {"alternatives": "3", "beam_size": "4", "length_penalty": "0.5", "scores": "true"}
     fields = read_translate_fields(given | {"format": "", "api_key": ""}, typed=False)
-    assert (fields.alternatives, fields.beam_size, fields.length_penalty, fields.scores) == (3, 4, 0.5, True)
+    assert (fields.alternatives, fields.beam_size, fields.length_penalty, fields.scores) == (
+        3,
+        4,
+        0.5,
+        True,
+    )
 
 
 def test_alternatives_may_be_a_string_in_json_too() -> None:
-    assert wishes(alternatives="2").num_hypotheses == 3
+    assert requested(alternatives="2").num_hypotheses == 3
 
 
 def test_options_are_passed_on() -> None:
@@ -49,34 +54,34 @@ def test_options_are_passed_on() -> None:
         "sampling_temperature": 0.7,
         "seed": 2**32 - 1,
     }
-    found = wishes(**given)
-    assert {name: getattr(found, name) for name in given} == given
-    assert wishes(early_stopping=False).early_stopping is False
-    assert wishes() == DecodingWishes()
+    found = requested(**given)
+    assert {name: found.get(name) for name in given} == given
+    assert requested(early_stopping=False).get("early_stopping") is False
+    assert requested() == RequestedOptions()
 
 
 def test_forms_carry_these_options_too() -> None:
     given = REQUIRED | {"early_stopping": "true", "seed": "7", "sampling_topp": "0.5", "sampling_topk": "0"}
-    found = read_translate_fields(given, typed=False).wishes()
-    assert (found.early_stopping, found.seed, found.sampling_topp, found.sampling_topk) == (True, 7, 0.5, 0)
-    never = read_translate_fields(REQUIRED | {"early_stopping": "never"}, typed=False).wishes()
-    assert never.early_stopping == "never"
+    found = read_translate_fields(given, typed=False).requested_options()
+    assert found.stated == {"early_stopping": True, "seed": 7, "sampling_topp": 0.5, "sampling_topk": 0}
+    never = read_translate_fields(REQUIRED | {"early_stopping": "never"}, typed=False).requested_options()
+    assert never.get("early_stopping") == "never"
 
 
 def test_a_prefix_is_for_one_text_or_for_all_or_for_each() -> None:
-    assert wishes(target_prefix="Der").target_prefixes == ("Der",)
-    assert wishes(target_prefix="").target_prefixes == ()
-    assert wishes(q=["a", "b"], target_prefix="Der").target_prefixes == ("Der", "Der")
-    assert wishes(q=["a", "b"], target_prefix=["", "Die"]).target_prefixes == ("", "Die")
+    assert requested(target_prefix="Der").target_prefixes == ("Der",)
+    assert requested(target_prefix="").target_prefixes == ()
+    assert requested(q=["a", "b"], target_prefix="Der").target_prefixes == ("Der", "Der")
+    assert requested(q=["a", "b"], target_prefix=["", "Die"]).target_prefixes == ("", "Die")
     with pytest.raises(InvalidOptionError):
-        wishes(q=["a", "b"], target_prefix=["Die"])
+        requested(q=["a", "b"], target_prefix=["Die"])
 
 
 def test_num_hypotheses_is_alternatives_and_one() -> None:
-    assert wishes(num_hypotheses=3).num_hypotheses == 3
-    assert wishes(num_hypotheses=3, alternatives=2).num_hypotheses == 3
+    assert requested(num_hypotheses=3).num_hypotheses == 3
+    assert requested(num_hypotheses=3, alternatives=2).num_hypotheses == 3
     with pytest.raises(InvalidOptionError):
-        wishes(num_hypotheses=3, alternatives=3)
+        requested(num_hypotheses=3, alternatives=3)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,7 @@ def test_wrong_types_are_refused(change: dict[str, Any]) -> None:
 )
 def test_options_are_strict_in_json(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError) as caught:
-        wishes(**change)
+        requested(**change)
     assert next(iter(change)) in str(caught.value)
 
 

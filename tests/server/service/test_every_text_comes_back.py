@@ -7,7 +7,7 @@ import time
 import pytest
 
 from server.service.request_limits import RequestLimits, request_limits
-from server.service.translation.request import DecodingWishes, TranslationRequest
+from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, manifest, served_model
@@ -37,9 +37,9 @@ def test_1000_random_batches(limits: RequestLimits) -> None:
     known: dict[tuple[str, int | None], tuple[str, str]] = {}
 
     async def translate(texts: list[str], longest: int | None) -> list[tuple[str, str]]:
-        wishes = DecodingWishes(max_decoding_length=longest)
+        requested = RequestedOptions(max_decoding_length=longest)
         request = TranslationRequest(
-            str(draw.random()), tuple(texts), "en", "de", time.monotonic() + 60, wishes
+            str(draw.random()), tuple(texts), "en", "de", time.monotonic() + 60, requested
         )
         translation = await translator.translate(request, "en", "de")
         return [(text.hypotheses[0], text.finish_reason) for text in translation.texts]

@@ -7,8 +7,8 @@ from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
 from server.service.request_limits import RequestLimits, check_texts, check_tokens
 from server.service.translation import decoding_options
-from server.service.translation.decoding_options import choose_each, choose_options, is_repeatable
-from server.service.translation.request import DecodingWishes
+from server.service.translation.decoding_options import choose_each, choose_options
+from server.service.translation.request import RequestedOptions
 
 LIMITS = RequestLimits(
     max_texts=3,
@@ -22,8 +22,8 @@ LIMITS = RequestLimits(
 )
 
 
-def chosen(longest_source: int = 10, **wishes: object) -> DecodingOptions:
-    return choose_options(DecodingWishes(**wishes), LIMITS, longest_source)  # type: ignore[arg-type]
+def chosen(longest_source: int = 10, **stated: Any) -> DecodingOptions:
+    return choose_options(RequestedOptions(**stated), LIMITS, longest_source)
 
 
 def test_texts_within_the_limits_pass() -> None:
@@ -70,7 +70,7 @@ def test_without_a_beam_size_the_narrowest_that_gives_enough_hypotheses_is_taken
 def test_samples_take_the_fewest_rows_that_hold_them(hypotheses: int, rows: int) -> None:
     many = replace(LIMITS, default_beam_size=4)
     options = choose_options(
-        DecodingWishes(sampling_topk=0, num_hypotheses=hypotheses, beam_size=1, seed=3), many, 10
+        RequestedOptions(sampling_topk=0, num_hypotheses=hypotheses, beam_size=1, seed=3), many, 10
     )
     assert (options.num_hypotheses, options.beam_size, options.seed) == (hypotheses, rows, 3)
 
@@ -82,29 +82,29 @@ def test_without_a_seed_every_request_has_its_own() -> None:
 def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
     multilingual = replace(LIMITS, target_prefix=(7,))
     prefixes = [(), (8, 9)]
-    found = choose_each(DecodingWishes(max_decoding_length=3), multilingual, [10, 10], prefixes)
+    found = choose_each(RequestedOptions(max_decoding_length=3), multilingual, [10, 10], prefixes)
     assert isinstance(found, list)
     assert [one.target_prefix for one in found] == [(7,), (7, 8, 9)]
     assert [one.prompt_tokens for one in found] == [0, 3]
-    shared = choose_each(DecodingWishes(), multilingual, [9, 16], [(), ()])
+    shared = choose_each(RequestedOptions(), multilingual, [9, 16], [(), ()])
     assert isinstance(shared, DecodingOptions)
     assert shared.target_prefix == (7,)
     with pytest.raises(InvalidOptionError, match="target_prefix has 2 tokens"):
-        choose_each(DecodingWishes(max_decoding_length=2), multilingual, [10, 10], prefixes)
+        choose_each(RequestedOptions(max_decoding_length=2), multilingual, [10, 10], prefixes)
 
 
 def test_the_length_of_a_sentence_decides_and_not_that_of_its_neighbours() -> None:
-    found = choose_each(DecodingWishes(), LIMITS, [1, 8, 9, 20], [()] * 4)
+    found = choose_each(RequestedOptions(), LIMITS, [1, 8, 9, 20], [()] * 4)
     assert isinstance(found, list)
     assert [one.max_decoding_length for one in found] == [56, 56, 80, 100]
     assert found[0] is found[1]
-    alone = choose_each(DecodingWishes(), LIMITS, [9], [()])
+    alone = choose_each(RequestedOptions(), LIMITS, [9], [()])
     assert alone == found[2]
-    assert choose_each(DecodingWishes(), LIMITS, [], []) == []
+    assert choose_each(RequestedOptions(), LIMITS, [], []) == []
 
 
 @pytest.mark.parametrize(
-    ("wishes", "repeatable"),
+    ("stated", "repeatable"),
     [
         ({}, True),
         ({"beam_size": 4}, True),
@@ -113,12 +113,12 @@ def test_the_length_of_a_sentence_decides_and_not_that_of_its_neighbours() -> No
         ({"sampling_topk": 5, "sampling_temperature": 0}, True),
     ],
 )
-def test_what_is_drawn_without_a_seed_is_not_repeatable(wishes: dict[str, Any], repeatable: bool) -> None:
-    assert is_repeatable(DecodingWishes(**wishes)) == repeatable
+def test_what_is_drawn_without_a_seed_is_not_repeatable(stated: dict[str, Any], repeatable: bool) -> None:
+    assert RequestedOptions(**stated).is_repeatable == repeatable
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "stated",
     [
         {"beam_size": 3},  # no graph
         {"beam_size": 8},  # a graph, but over the operator's limit
@@ -143,21 +143,21 @@ def test_what_is_drawn_without_a_seed_is_not_repeatable(wishes: dict[str, Any], 
         {"no_repeat_ngram_size": -1},
     ],
 )
-def test_options_out_of_range_are_refused(wishes: dict[str, object]) -> None:
+def test_options_out_of_range_are_refused(stated: dict[str, object]) -> None:
     with pytest.raises(InvalidOptionError):
-        chosen(**wishes)
+        chosen(**stated)
 
 
 def test_what_was_chosen_is_remembered_within_bounds_and_never_with_text_or_chance() -> None:
-    first = choose_options(DecodingWishes(), LIMITS, 10)
-    assert choose_options(DecodingWishes(), LIMITS, 10) is first
-    assert choose_options(DecodingWishes(), LIMITS, 11) != first
-    assert choose_options(DecodingWishes(), replace(LIMITS, target_prefix=(7,)), 10) != first
+    first = choose_options(RequestedOptions(), LIMITS, 10)
+    assert choose_options(RequestedOptions(), LIMITS, 10) is first
+    assert choose_options(RequestedOptions(), LIMITS, 11) != first
+    assert choose_options(RequestedOptions(), replace(LIMITS, target_prefix=(7,)), 10) != first
     before = decoding_options._remembered.cache_info().currsize
-    choose_options(DecodingWishes(target_prefixes=("Sehr geheim",)), LIMITS, 10)
-    drawn = [choose_options(DecodingWishes(sampling_topk=0), LIMITS, 10).seed for _ in range(4)]
+    choose_options(RequestedOptions(target_prefixes=("Sehr geheim",)), LIMITS, 10)
+    drawn = [choose_options(RequestedOptions(sampling_topk=0), LIMITS, 10).seed for _ in range(4)]
     assert len(set(drawn)) > 1
     assert decoding_options._remembered.cache_info().currsize == before
     for longest in range(5000):
-        choose_options(DecodingWishes(length_penalty=longest / 1000), LIMITS, 10)
+        choose_options(RequestedOptions(length_penalty=longest / 1000), LIMITS, 10)
     assert decoding_options._remembered.cache_info().currsize <= 1024

@@ -6,7 +6,7 @@ import pytest
 from server.errors import InferenceError
 from server.service.request_limits import request_limits
 from server.service.translation.file_translation import LineError, LineOptions, LineTranslator, read_lines
-from server.service.translation.request import DecodingWishes
+from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 
@@ -14,7 +14,7 @@ from tests.server.fake_engine import FakeEngine, served_model
 def translator(engine: FakeEngine, *, split: bool = True) -> LineTranslator:
     model = served_model(engine)
     return LineTranslator(
-        model, request_limits(Settings(), model.manifest), DecodingWishes(), LineOptions(split=split)
+        model, request_limits(Settings(), model.manifest), RequestedOptions(), LineOptions(split=split)
     )
 
 

@@ -22,7 +22,7 @@ from server.service.models.served_model import check_together
 from server.service.request_limits import request_limits
 from server.service.text.languages import Detector
 from server.service.translation.hot_reload import Serving
-from server.service.translation.request import DecodingWishes, TranslationRequest
+from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.router import Router
 from server.service.translation.translator import Translator
 from server.settings import Settings
@@ -140,7 +140,7 @@ def test_a_language_is_never_translated_into_itself() -> None:
 
 def test_alternatives_scores_and_options_are_of_the_second_model() -> None:
     models = Models("fr-en", "en-de")
-    wishes = DecodingWishes(
+    requested = RequestedOptions(
         beam_size=4,
         num_hypotheses=2,
         max_decoding_length=9,
@@ -148,7 +148,7 @@ def test_alternatives_scores_and_options_are_of_the_second_model() -> None:
         target_prefixes=("well then",),
         repetition_penalty=1.5,
     )
-    translation = models.translate("One two three.", source="fr", target="de", wishes=wishes)
+    translation = models.translate("One two three.", source="fr", target="de", options=requested)
     first, second = submitted(models["fr-en"]), submitted(models["en-de"])
     assert (first[0].beam_size, first[0].num_hypotheses, first[0].repetition_penalty) == (4, 1, 1.5)
     assert first[0].max_decoding_length > 9
@@ -160,14 +160,14 @@ def test_alternatives_scores_and_options_are_of_the_second_model() -> None:
 
 def test_draws_are_of_the_second_model() -> None:
     models = Models("fr-en", "en-de")
-    models.translate("One.", source="fr", target="de", wishes=DecodingWishes(sampling_topk=5, seed=3))
+    models.translate("One.", source="fr", target="de", options=RequestedOptions(sampling_topk=5, seed=3))
     assert [submitted(models[pair])[0].samples for pair in ("fr-en", "en-de")] == [False, True]
 
 
 def test_options_are_checked_for_both_before_any_work() -> None:
     models = Models("fr-en", "en-de")
     with pytest.raises(InvalidOptionError):
-        models.translate("x", source="fr", target="de", wishes=DecodingWishes(max_decoding_length=65))
+        models.translate("x", source="fr", target="de", options=RequestedOptions(max_decoding_length=65))
     assert models["fr-en"].submitted == []
 
 

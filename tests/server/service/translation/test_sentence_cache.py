@@ -12,7 +12,7 @@ import pytest
 from server.engine.sequence import SequenceResult
 from server.errors import InferenceError, QueueFullError
 from server.service.request_limits import request_limits
-from server.service.translation.request import DecodingWishes, Translation, TranslationRequest
+from server.service.translation.request import RequestedOptions, Translation, TranslationRequest
 from server.service.translation.sentence_cache import SentenceCache
 from server.service.translation.translator import Translator
 from server.settings import Settings
@@ -41,11 +41,16 @@ class Desk:
         timeout_s: float = 5.0,
         sha256: str = "ab" * 32,
         engine: FakeEngine | None = None,
-        **wishes: Any,
+        **chosen: Any,
     ) -> Translation:
         self.requests += 1
         request = TranslationRequest(
-            f"r{self.requests}", texts, "en", "de", time.monotonic() + timeout_s, DecodingWishes(**wishes)
+            f"r{self.requests}",
+            texts,
+            "en",
+            "de",
+            time.monotonic() + timeout_s,
+            RequestedOptions(**chosen),
         )
         return await self.translator(sha256, engine).translate(request, "en", "de")
 
@@ -112,7 +117,7 @@ def test_what_was_there_is_the_same_but_took_no_time() -> None:
 def test_other_options_and_another_bundle_are_other_sentences() -> None:
     async def test(desk: Desk) -> None:
         await desk.translate("One.")
-        for wishes in (
+        for chosen in (
             {"beam_size": 2},
             {"length_penalty": 0.5},
             {"max_decoding_length": 5},
@@ -121,8 +126,8 @@ def test_other_options_and_another_bundle_are_other_sentences() -> None:
             {"sampling_topk": 5, "seed": 1},
             {"sampling_topk": 5, "seed": 2},
         ):
-            assert (await desk.translate("One.", **wishes)).cached == 0
-            assert (await desk.translate("One.", **wishes)).cached == 1
+            assert (await desk.translate("One.", **chosen)).cached == 0
+            assert (await desk.translate("One.", **chosen)).cached == 1
         assert (await desk.translate("One.", sha256="cd" * 32)).cached == 0
         assert (await desk.translate("One.")).cached == 1
 

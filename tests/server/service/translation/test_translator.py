@@ -14,7 +14,7 @@ from server.errors import (
     QueueFullError,
 )
 from server.service.request_limits import request_limits
-from server.service.translation.request import DecodingWishes, TranslationRequest
+from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
@@ -117,8 +117,8 @@ def test_one_failed_sentence_fails_its_request_and_aborts_the_rest() -> None:
 
 def test_options_reach_the_engine() -> None:
     engine = FakeEngine()
-    wishes = DecodingWishes(beam_size=4, length_penalty=0.5, num_hypotheses=2, max_decoding_length=7)
-    translation = run(engine, lambda t: t.translate(request("one", wishes=wishes), "en", "de"))
+    requested = RequestedOptions(beam_size=4, length_penalty=0.5, num_hypotheses=2, max_decoding_length=7)
+    translation = run(engine, lambda t: t.translate(request("one", options=requested), "en", "de"))
     options = engine.submitted[0][2]
     assert (options.beam_size, options.length_penalty, options.num_hypotheses) == (4, 0.5, 2)
     assert options.max_decoding_length == 7
@@ -126,14 +126,14 @@ def test_options_reach_the_engine() -> None:
 
 
 def test_a_prefix_is_forced_and_returned() -> None:
-    wishes = DecodingWishes(target_prefixes=("well then", ""))
+    requested = RequestedOptions(target_prefixes=("well then", ""))
     translation = run(
-        FakeEngine(), lambda t: t.translate(request("One. Two.", "One.", wishes=wishes), "en", "de")
+        FakeEngine(), lambda t: t.translate(request("One. Two.", "One.", options=requested), "en", "de")
     )
     assert [text.hypotheses[0] for text in translation.texts] == ["WELL THEN ONE. TWO.", "ONE."]
 
 
 def test_a_prefix_that_is_too_long_is_refused() -> None:
-    wishes = DecodingWishes(target_prefixes=("w " * 70,))
+    requested = RequestedOptions(target_prefixes=("w " * 70,))
     with pytest.raises(InvalidOptionError, match="target_prefix has 70 tokens"):
-        run(FakeEngine(), lambda t: t.translate(request("One.", wishes=wishes), "en", "de"))
+        run(FakeEngine(), lambda t: t.translate(request("One.", options=requested), "en", "de"))
