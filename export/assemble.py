@@ -56,9 +56,9 @@ def decoder_file(beam_width: int) -> str:
     return "decoder.onnx" if beam_width == 1 else f"decoder.beam{beam_width}.onnx"
 
 
-def burst_file(beam_width: int) -> str:
-    """Name of the graph that makes several steps of a beam width."""
-    return decoder_file(beam_width).replace(".onnx", ".burst.onnx")
+def multi_step_file(beam_width: int) -> str:
+    """Name of the multi-step graph of a beam width."""
+    return decoder_file(beam_width).replace(".onnx", ".multi_step.onnx")
 
 
 def start_aside(out: Path) -> Path:
@@ -73,11 +73,11 @@ def save_all_graphs(
     directory: Path,
     encoder: onnx.ModelProto,
     decoders: Mapping[int, onnx.ModelProto],
-    bursts: Mapping[int, onnx.ModelProto],
+    multi_step: Mapping[int, onnx.ModelProto],
 ) -> None:
     """Write the graphs over one file of weights: a joint table of embeddings is in it once for both sides."""
     named = {decoder_file(width): graph for width, graph in decoders.items()}
-    named |= {burst_file(width): graph for width, graph in bursts.items()}
+    named |= {multi_step_file(width): graph for width, graph in multi_step.items()}
     save_graphs(directory, {ENCODER_FILE: encoder, **named}, WEIGHTS_FILE)
 
 
@@ -123,8 +123,8 @@ def complete(
     )
     (directory / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     (directory / "NOTICE").write_text(notice(config), encoding="utf-8")
-    names = {width: burst_file(width) for width in sorted(beam_widths)}
-    bursts = {width: name for width, name in names.items() if (directory / name).is_file()}
+    names = {width: multi_step_file(width) for width in sorted(beam_widths)}
+    multi_step = {width: name for width, name in names.items() if (directory / name).is_file()}
     manifest = Manifest(
         format_version=1,
         name=config.name,
@@ -142,8 +142,8 @@ def complete(
             opset=_opset(directory / decoder_file(1)),
             encoder=ENCODER_FILE,
             decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
-            burst=bursts.pop(1, None),
-            beam_bursts={str(width): file for width, file in bursts.items()},
+            multi_step=multi_step.pop(1, None),
+            beam_multi_step={str(width): file for width, file in multi_step.items()},
         ),
         tokenizer=TokenizerFiles(kind=config.tokenizer, **config.tokenizer_files._asdict()),
         files=describe_files(directory),

@@ -105,21 +105,21 @@ class Architecture(_Part):
 class Graphs(_Part):
     """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it.
 
-    ``burst`` makes several greedy steps of few sentences, ``beam_bursts`` has by beam width what makes
-    several steps of a beam search; older bundles have none, nor have other precisions than int8.
+    ``multi_step`` makes several greedy steps of few sentences, ``beam_multi_step`` several
+    steps of a beam search, by beam width; other precisions than int8 have none.
     ``opset`` is that of the decoders, which no other graph exceeds.
     """
 
     opset: Count
     encoder: FileName
     decoders: dict[BeamWidth, FileName]
-    burst: FileName | None = None
-    beam_bursts: dict[BeamWidth, FileName] = Field(default_factory=dict)
+    multi_step: FileName | None = None
+    beam_multi_step: dict[BeamWidth, FileName] = Field(default_factory=dict)
 
     @property
-    def all_bursts(self) -> tuple[str, ...]:
+    def all_multi_step(self) -> tuple[str, ...]:
         """Names of the files that make several steps at once."""
-        return (*(() if self.burst is None else (self.burst,)), *self.beam_bursts.values())
+        return (*(() if self.multi_step is None else (self.multi_step,)), *self.beam_multi_step.values())
 
     @property
     def beam_widths(self) -> tuple[int, ...]:
@@ -304,8 +304,8 @@ class Manifest(_Part):
             raise ValueError("graphs.decoders has no graph for beam width 1")
         if size.decoder_heads * size.head_dim != size.d_model:
             raise ValueError("architecture: decoder_heads x head_dim is not d_model")
-        if not self.graphs.beam_bursts.keys() <= self.graphs.decoders.keys() - {"1"}:
-            raise ValueError("graphs.beam_bursts has a beam width that graphs.decoders has not, or 1")
+        if not self.graphs.beam_multi_step.keys() <= self.graphs.decoders.keys() - {"1"}:
+            raise ValueError("graphs.beam_multi_step has a beam width that graphs.decoders has not, or 1")
         if self.shortlist is not None and self.shortlist.decoders.keys() != self.graphs.decoders.keys():
             raise ValueError("shortlist.decoders and graphs.decoders have different beam widths")
         table = () if self.shortlist is None else (self.shortlist.table,)
@@ -330,7 +330,7 @@ class Manifest(_Part):
     @property
     def graph_files(self) -> tuple[str, ...]:
         """Names of all ONNX files."""
-        graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *self.graphs.all_bursts)
+        graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *self.graphs.all_multi_step)
         if self.shortlist is None:
             return graphs
         return (*graphs, self.shortlist.columns, *self.shortlist.decoders.values())

@@ -28,7 +28,7 @@ from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
 from export.int8.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.int8.quantize import quantize_graph
-from export.multi_step.build import burst_graphs, check_burst
+from export.multi_step.build import check_multi_step, multi_step_graphs
 from export.quality_gates import (
     MAX_BLEU_LOSS,
     MIN_AGREEMENT_BLEU,
@@ -70,6 +70,8 @@ class ExportOptions:
         calibration_method: how a range is chosen.
         weight_bits: 7 or 8; None takes 7 unless that costs 0.1 BLEU against 8.
         beam_widths: one decoder graph each; 1 and the model's own default are always there.
+        multi_step_widths: beam widths above 1 that get a multi-step graph, int8 only; None for the model's
+            own default. Width 1 always has one.
         allow_quality_loss: write the bundle even if it loses more than 0.5 BLEU or, without references, is
             further from fp32 than a BLEU of 80.
         force: replace an existing bundle.
@@ -87,6 +89,7 @@ class ExportOptions:
     calibration_method: Method = "percentile"
     weight_bits: int | None = None
     beam_widths: Sequence[int] = BEAM_WIDTHS
+    multi_step_widths: Sequence[int] | None = None
     allow_quality_loss: bool = False
     force: bool = False
     version: str = "1"
@@ -146,7 +149,15 @@ class _Export:
         self.special = checkpoint.config.special_tokens
         self.limit = checkpoint.config.model.max_positions
         # The width that the model is meant for is always there: requests that do not choose get it.
-        self.widths = sorted({1, *options.beam_widths, checkpoint.config.generation.beam_size or 1})
+        default = checkpoint.config.generation.beam_size or 1
+        self.widths = sorted({1, *options.beam_widths, default})
+        named = [default] if options.multi_step_widths is None else options.multi_step_widths
+        self.multi_step_widths = sorted({1, *named})
+        if missing := set(named) - set(self.widths):
+            raise ExportError(
+                f"--multi-step-widths: beam width {min(missing)} has no decoder graph; "
+                "add it to --beam-widths"
+            )
 
     def run(self) -> Manifest:
         texts = read_texts(
@@ -167,9 +178,9 @@ class _Export:
         agreement = self._compare(full, graphs, texts) if quality is None else None
         aside = start_aside(self.out)
         try:
-            bursts = burst_graphs(graphs.decoders) if self.options.precision == "int8" else {}
+            multi_step = self._multi_step(graphs)
             decoders = {width: with_own_writes(graph) for width, graph in graphs.decoders.items()}
-            save_all_graphs(aside, graphs.encoder, decoders, bursts)
+            save_all_graphs(aside, graphs.encoder, decoders, multi_step)
             invariant, golden = self._check_files(aside, graphs, texts)
             findings = Findings(
                 self.options.precision, parity, quality, agreement, calibration, invariant, golden
@@ -344,6 +355,11 @@ class _Export:
             loss_accepted_by_flag=loss > MAX_BLEU_LOSS,
         )
 
+    def _multi_step(self, graphs: _Graphs) -> dict[int, onnx.ModelProto]:
+        if self.options.precision != "int8":
+            return {}
+        return multi_step_graphs({width: graphs.decoders[width] for width in self.multi_step_widths})
+
     def _check_files(self, aside: Path, graphs: _Graphs, texts: Texts) -> tuple[bool, tuple[Golden, ...]]:
         """Run the gates that look at the written files: batch invariance, beam graphs, golden sentences."""
         encoder = aside / ENCODER_FILE
@@ -356,11 +372,11 @@ class _Export:
         self.report(f"batch-invariant bit by bit: {'yes' if invariant else 'no'}")
         few = _spread(sources, _BEAM_SENTENCES), _spread(targets, _BEAM_SENTENCES)
         lengths = [len(target) + 1 for target in few[1]]
-        check_burst(aside, single, 1, few[0], lengths, self.report)
+        check_multi_step(aside, single, 1, few[0], lengths, self.report)
         for width in self.widths[1:]:
             wide = self._runner(encoder, aside / decoder_file(width), width)
             check_beam_graph(single, wide, width, self.options.precision, *few)
-            check_burst(aside, wide, width, few[0], lengths, self.report)
+            check_multi_step(aside, wide, width, few[0], lengths, self.report)
         return invariant, self._golden(single, texts, results)
 
     def _golden(self, runner: GraphRunner, texts: Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:

@@ -184,14 +184,14 @@ def check_beam_graph(
         )
 
 
-def is_same_in_bursts(
-    single: GraphRunner, burst: InferenceSession, sources: Sequence[Tokens], steps: Sequence[int]
+def is_same_in_multi_step(
+    single: GraphRunner, multi_step: InferenceSession, sources: Sequence[Tokens], steps: Sequence[int]
 ) -> bool:
     """Tell whether sentences decoded several steps at a time get the tokens and caches of single steps.
 
     Args:
         single: the decoder of beam width 1.
-        burst: the graph of a burst.
+        multi_step: the multi-step graph.
         sources: sentences, decoded one by one and a few together.
         steps: of each, at most.
     """
@@ -200,7 +200,7 @@ def is_same_in_bursts(
     for number, some in enumerate([*([one] for one in numbers), *together]):
         chosen, longest = [sources[one] for one in some], min(steps[one] for one in some)
         tokens, caches = single.until_one_ends(chosen, longest)
-        made, filled = single.until_one_ends(chosen, longest, burst, 2 + number % 7)
+        made, filled = single.until_one_ends(chosen, longest, multi_step, 2 + number % 7)
         if not np.array_equal(tokens, made) or not all(map(np.array_equal, caches, filled)):
             return False
     return True

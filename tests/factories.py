@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,12 @@ def write_text(directory: Path, count: int = 220, seed: int = 7) -> tuple[Path, 
     return files
 
 
-def tiny_bundle(directory: Path, checkpoint: Path, precision: Precision = "fp32") -> Path:
+def tiny_bundle(
+    directory: Path,
+    checkpoint: Path,
+    precision: Precision = "fp32",
+    multi_step_widths: Sequence[int] | None = (2, 4),
+) -> Path:
     """Export a checkpoint with every gate, beam widths 1, 2 and 4, below ``directory``; return the bundle."""
     source, target = write_text(directory)
     out = directory / "bundle"
@@ -151,6 +157,7 @@ def tiny_bundle(directory: Path, checkpoint: Path, precision: Precision = "fp32"
         dev_source=[source],
         dev_target=[target],
         beam_widths=(1, 2, 4),
+        multi_step_widths=multi_step_widths,
         # So small a model loses some tenths, more or less of them from machine to machine.
         allow_quality_loss=True,
     )

@@ -160,7 +160,7 @@ class GraphRunner:
         self,
         sources: Sequence[Tokens],
         steps: int,
-        burst: onnxruntime.InferenceSession | None = None,
+        multi_step: onnxruntime.InferenceSession | None = None,
         most: int = 1,
     ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
         """Decode a few sentences greedily, until the first of them has its end token.
@@ -168,8 +168,8 @@ class GraphRunner:
         Args:
             sources: ids of N sentences, prefix and suffix included.
             steps: after which it ends.
-            burst: the graph of a burst, which then makes the steps; None steps the decoder.
-            most: steps of a burst.
+            multi_step: the multi-step graph, which then makes the steps; None steps the decoder.
+            most: steps of a multi_step.
 
         Returns:
             The tokens [T, N], and what the self-attention caches hold of them.
@@ -186,29 +186,29 @@ class GraphRunner:
             done = len(tokens)
             state["positions"][:] = state["self_lengths"][:] = done
             state["self_total"][()] = done + 1
-            if burst is None:
+            if multi_step is None:
                 logits, _ = self._step(state, count)
                 tokens.append((logits + bans).argmax(axis=1))
             else:
                 feeds = {**state, **own, "steps": np.array(min(most, steps - done))}
-                made, *filled = burst.run(["tokens", *updated], feeds)
+                made, *filled = multi_step.run(["tokens", *updated], feeds)
                 tokens += list(made[:, :, 0])
                 state.update(zip(caches, filled, strict=True))
             state["input_ids"][:, 0] = tokens[-1]
         return np.stack(tokens), [state[name][:, :, : len(tokens)] for name in caches]
 
     def agrees_in_beams(
-        self, sources: Sequence[Tokens], steps: int, burst: onnxruntime.InferenceSession
+        self, sources: Sequence[Tokens], steps: int, multi_step: onnxruntime.InferenceSession
     ) -> bool:
-        """Tell whether a burst of beam search is what this decoder and a search on its scores would do.
+        """Tell whether multi-step beam search is what this decoder and a search on its scores would do.
 
-        Every step is made once more, with the words that the burst chose: the caches must be the same bit by
+        Every step is made once more, with the words that it chose: the caches must be the same bit by
         bit, and the candidates as probable as the most probable words are here.
 
         Args:
             sources: N sentences, decoded together.
-            steps: of the burst; how many hypotheses end meanwhile does not matter.
-            burst: the graph of a burst of this beam width.
+            steps: of the multi_step; how many hypotheses end meanwhile does not matter.
+            multi_step: the multi-step graph of this beam width.
         """
         count, beams = len(sources), self._beams
         lengths = np.array([len(source) for source in sources], np.int32)
@@ -222,7 +222,7 @@ class GraphRunner:
         names = ["offers", "tokens", "totals", "chosen", *map(updated_cache, caches)]
         limits = {"steps": np.array(steps), "stop": np.array(0), "room": np.full(count, steps * beams + 1)}
         own = {"order": np.arange(count * beams), "scores": scores, "first_rows": first_rows, "bans": bans}
-        found = burst.run(names, {**state, **limits, **own, "end_id": np.array(self._eos_id)})
+        found = multi_step.run(names, {**state, **limits, **own, "end_id": np.array(self._eos_id)})
         offers, tokens, totals, chosen = found[:4]
         if len(tokens) != steps:
             return False

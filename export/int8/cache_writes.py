@@ -6,7 +6,7 @@ writes them where they belong, in place where input and output are the same memo
 nothing to append. The bits are the same. One thread, AMD EPYC with AVX-512 VNNI, 12 positions: 32 rows of 512
 110 -> 56 us, 32 rows of 256 55 -> 32, 4 rows of 512 16 -> 13, one row 6 -> 8.
 
-In a loop, where nothing is in place, each of the two copies the caches. So the graphs of bursts are made of
+In a loop, where nothing is in place, each of the two copies the caches. So the multi-step graphs are made of
 decoders as they were before.
 """
 

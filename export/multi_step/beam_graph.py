@@ -1,4 +1,4 @@
-"""The graph of a burst of beam search: several steps of a few sentences in one run of ONNX Runtime.
+"""The multi-step graph of beam search: several steps of a few sentences in one run of ONNX Runtime.
 
 Between two steps of a beam search there is a second run, which ranks the scores, and some twenty calls of
 numpy: half of a step of one sentence with a small decoder. Here the whole int8 decoder of one beam width is
@@ -44,14 +44,14 @@ from export.multi_step.loop_graph import (
 )
 
 ORDER, SCORES, ROOM, FIRST_ROWS = "order", "scores", "room", "first_rows"
-"""Inputs int64 [R], float64 [R, 1], int64 [N], int64 [N, 1], beside those that `burst_graph` has, too."""
+"""Inputs int64 [R], float64 [R, 1], int64 [N], int64 [N, 1], beside those of `greedy_multi_step_graph`."""
 
 OFFERS, TOKENS, TOTALS, CHOSEN, SUMS = "offers", "tokens", "totals", "chosen", "sums"
 """Outputs int64, int64, float64 [M, N, 2K], int64 [M, N, K], float32 [M, R]."""
 
 
-def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
-    """Make the graph of a burst of beam search.
+def beam_multi_step_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
+    """Make the multi-step graph of beam search.
 
     Its inputs are the decoder's and: ``steps``, how many at most, none of which is the last of a sentence;
     ``stop``, looked at after every step, which is the last one unless that is 0; ``end_id``, the token that
@@ -115,13 +115,17 @@ def beam_burst_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelProto:
     left = [f"{name}_left" for name in (*VECTORS, ORDER, SCORES, ROOM, *caches)]
     going = around.weight(np.bool_(True))
     around.add(
-        "Loop", [STEPS, going, *state], [*left, OFFERS, TOKENS, TOTALS, CHOSEN, SUMS], name="burst", body=body
+        "Loop",
+        [STEPS, going, *state],
+        [*left, OFFERS, TOKENS, TOTALS, CHOSEN, SUMS],
+        name="multi_step",
+        body=body,
     )
     for name in caches:
         around.add("Gather", [f"{name}_left", f"{ORDER}_left"], [updated_cache(name)], axis=0)
     graph = helper.make_graph(
         around.nodes,
-        "burst",
+        "multi_step",
         [
             *inputs.values(),
             *(value(name, TensorProto.INT64) for name in (STEPS, STOP, END)),

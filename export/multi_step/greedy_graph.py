@@ -1,4 +1,4 @@
-"""The graph of a burst: several greedy steps of a few sentences in one run of ONNX Runtime.
+"""The multi-step graph: several greedy steps of a few sentences in one run of ONNX Runtime.
 
 Between two steps there is more than the steps: Python chooses tokens, starts the next run and wakes its
 threads, and with one sentence and 6+2 layers of 256 that is a quarter of the time. Here the whole int8
@@ -9,7 +9,7 @@ when one of them does.
 the activations in every run, one column after the other on one thread: 3 ns each, 0.1 ms of the 0.27 that one
 row of 256 x 32,000 takes. With both scales 1 it converts its sums only, and a ``Mul`` with the products of
 both scales, known beforehand, does the rest: 0.17 ms, with two threads 0.10 instead of 0.20 (AVX2). From 16
-rows on the scores are read and written once too often, so this is done for bursts alone. The bits are the
+rows on the scores are read and written once too often, so this is done for multi_step alone. The bits are the
 same: a sum of products of 8-bit numbers is a float without rounding, and both forms multiply it by the same
 number once.
 
@@ -51,12 +51,12 @@ WIDE = 1024
 """Columns from which on a product is taken apart: fewer cost less than the node that it takes."""
 
 
-def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
-    """Make the graph of a burst.
+def greedy_multi_step_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
+    """Make the multi-step graph.
 
     Its inputs are the decoder's and: ``steps``, how many at most; ``stop``, looked at after every step, which
     is the last one unless that is 0 (whoever runs the graph may write it meanwhile); ``end_id``, the token
-    that ends a sentence, and with it the burst; ``bans``, what is added to the scores of every step, 0 or
+    that ends a sentence, and with it the run; ``bans``, what is added to the scores of every step, 0 or
     minus infinity. Its outputs are ``tokens``, of the M steps that were made, and the self-attention caches.
     Between equal scores the lowest token wins, as in the server's search.
 
@@ -98,10 +98,10 @@ def burst_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     )
     left = [*(f"{name}_left" for name in VECTORS), *map(updated_cache, caches)]
     going = around.weight(np.bool_(True))
-    around.add("Loop", [STEPS, going, *state], [*left, TOKENS], name="burst", body=body)
+    around.add("Loop", [STEPS, going, *state], [*left, TOKENS], name="multi_step", body=body)
     graph = helper.make_graph(
         around.nodes,
-        "burst",
+        "multi_step",
         [
             *inputs.values(),
             *(value(name, TensorProto.INT64) for name in (STEPS, STOP, END)),

@@ -1,4 +1,4 @@
-"""What the graphs of bursts are made of: the nodes of a decoder in a ``Loop``, and nodes around them."""
+"""What the multi-step graphs are made of: the nodes of a decoder in a ``Loop``, and nodes around them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Nodes:
         array = np.asarray(value)
         key = (array.dtype.name, array.tobytes(), array.shape)
         if key not in self._named:
-            self._named[key] = f"burst_constant_{len(self.weights)}"
+            self._named[key] = f"multi_step_constant_{len(self.weights)}"
             self.weights.append(numpy_helper.from_array(array, self._named[key]))
         return self._named[key]
 

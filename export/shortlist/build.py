@@ -29,7 +29,6 @@ from export.bundle import (
 )
 from export.graph.runner import GraphRunner, Tokens
 from export.graph.shared_weights import save_graphs
-from export.protobuf_wire import summarise_onnx
 from export.quality_gates import MIN_GOLDEN_SENTENCES, GateError
 from export.shortlist.graphs import (
     ShortlistError,
@@ -355,21 +354,15 @@ def _greedy(
 def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str]) -> None:
     """Write decoders over bound columns, and the columns, over the weights that are there.
 
-    The bundle's own graphs come first, so that they are written as they were; a bundle with a file of
-    weights for each side gets one for both.
+    The bundle's own graphs come first, so that they are written as they were.
     """
     widths = [manifest.graphs.decoders[width] for width in decoders]
-    own = [manifest.graphs.encoder, *widths, *manifest.graphs.all_bursts]
-    before = {
-        name for graph in own for name in summarise_onnx((directory / graph).read_bytes()).external_files
-    }
+    own = [manifest.graphs.encoder, *widths, *manifest.graphs.all_multi_step]
     graphs = {graph: onnx.load(directory / graph) for graph in own}
     whole = [graphs[graph] for graph in widths]
     graphs |= {name: with_bound_columns(graph) for name, graph in zip(decoders.values(), whole, strict=True)}
     graphs[COLUMNS_FILE] = column_graph(whole[0])
     save_graphs(directory, graphs, WEIGHTS_FILE)
-    for name in before - {WEIGHTS_FILE}:
-        (directory / name).unlink()
 
 
 def _card(shortlist: Shortlist) -> str:

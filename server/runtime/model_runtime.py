@@ -24,9 +24,9 @@ from server.errors import InferenceError
 from server.runtime.device.device import OnnxDevice
 from server.runtime.device.sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from server.runtime.model_spec import ModelSpec, cache_names
-from server.runtime.multi_step.beam import OnnxBeamBurst
-from server.runtime.multi_step.graphs import Bursts
-from server.runtime.multi_step.greedy import OnnxBurst
+from server.runtime.multi_step.beam import OnnxBeamMultiStep
+from server.runtime.multi_step.graphs import MultiStepGraphs
+from server.runtime.multi_step.greedy import OnnxGreedyMultiStep
 from server.runtime.onnx.concurrency import PROCESS_TRAFFIC
 from server.runtime.onnx.graph import FileStates, Graph, file_states
 from server.runtime.onnx.huge_pages import huge_pages_so_far, use_huge_pages
@@ -117,7 +117,7 @@ class ModelRuntime:
             device: where caches and scores lie; None for numpy arrays.
             beam_widths: widths whose decoder is loaded now; the others are loaded when they are first needed.
             shortlist: use the bundle's shortlist, if it has one.
-            bursts: load the graphs of bursts for greedy search and the model's own beam width now, not when
+            bursts: load the multi-step graphs for greedy search and the model's own beam width now, not when
                 they are first needed: who forks processes wants them to share these.
 
         Returns:
@@ -169,13 +169,13 @@ class ModelRuntime:
             return DeviceDecoder(graph, self._run_options, self._device)
         return OnnxDecoder(graph, self._run_options)
 
-    def burst(self, stop: NDArray[np.int64]) -> OnnxBurst | None:
+    def burst(self, stop: NDArray[np.int64]) -> OnnxGreedyMultiStep | None:
         """Give what makes several greedy steps of a few sentences; see `Runtime.burst`."""
         if self._bursts is None:
             return None
         return self._bursts.greedy(self._spec, self._run_options, stop)
 
-    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> OnnxBeamBurst | None:
+    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> OnnxBeamMultiStep | None:
         """Give what makes several steps of a few sentences; see `Runtime.beam_burst`."""
         if self._bursts is None:
             return None
@@ -204,12 +204,12 @@ class ModelRuntime:
                 self._decoders[beam_width] = self._graph(self._decoder_files[str(beam_width)])
             return self._decoders[beam_width]
 
-    def _load_bursts(self) -> Bursts | None:
+    def _load_bursts(self) -> MultiStepGraphs | None:
         """Prepare what makes several steps at once, if sentences are decoded over all words."""
         if self._device is not None or self._shortlist is not None:
             return None
         graphs, threads = self._manifest.graphs, (self._threads, self._solo_threads)
-        return Bursts(graphs, self._loader, *threads, self._traffic, self._is_unchanged)
+        return MultiStepGraphs(graphs, self._loader, *threads, self._traffic, self._is_unchanged)
 
     def _graph(self, file: str, loader: Loader | None = None) -> Graph:
         """Load one graph."""

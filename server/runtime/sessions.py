@@ -77,7 +77,7 @@ class DecoderSession(Protocol):
         """
 
 
-class BurstSession(Protocol):
+class GreedyMultiStepSession(Protocol):
     """Runs the decoder for several target positions of a few sentences. Owned by one worker thread."""
 
     def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
@@ -134,7 +134,7 @@ class BeamSteps:
     broken: NDArray[np.bool_]
 
 
-class BeamBurstSession(Protocol):
+class BeamMultiStepSession(Protocol):
     """Runs several steps of beam search for a few sentences. Owned by one worker thread."""
 
     def run(self, buffers: StepBuffers, beams: Beams, steps: int) -> BeamSteps | None:
@@ -197,14 +197,14 @@ class Runtime(Protocol):
             InferenceError: the decoder cannot be loaded.
         """
 
-    def burst(self, stop: NDArray[np.int64]) -> BurstSession | None:
+    def burst(self, stop: NDArray[np.int64]) -> GreedyMultiStepSession | None:
         """Give what makes several greedy steps of a few sentences, for one worker, if there is such a thing.
 
         Args:
             stop: int64 [], which another thread may set: other than 0 it ends a run after the next step.
         """
 
-    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> BeamBurstSession | None:
+    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> BeamMultiStepSession | None:
         """Give what makes several steps of a few sentences of this beam width, as `burst` does of 1."""
 
     def ranker(self, best: int) -> "Ranker | None":

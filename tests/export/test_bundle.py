@@ -188,15 +188,15 @@ CORRUPTIONS: dict[str, tuple[Change, str, str]] = {
         "manifest.json",
         "beam width 1",
     ),
-    "bursts of beams that it does not have": (
-        lambda b: _edit(b, lambda v: v["graphs"].update(beam_bursts={"7": "decoder.onnx"})),
+    "multi_step of beams that it does not have": (
+        lambda b: _edit(b, lambda v: v["graphs"].update(beam_multi_step={"7": "decoder.onnx"})),
         "manifest.json",
-        "beam_bursts",
+        "beam_multi_step",
     ),
-    "bursts of one beam twice": (
-        lambda b: _edit(b, lambda v: v["graphs"].update(beam_bursts={"1": "decoder.onnx"})),
+    "multi_step of one beam twice": (
+        lambda b: _edit(b, lambda v: v["graphs"].update(beam_multi_step={"1": "decoder.onnx"})),
         "manifest.json",
-        "beam_bursts",
+        "beam_multi_step",
     ),
     "format version 2": (
         lambda b: _edit(b, lambda v: v.update(format_version=2)),

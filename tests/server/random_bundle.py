@@ -7,18 +7,18 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from export.bundle import Manifest
-from export.multi_step.beam_graph import beam_burst_graph
-from export.multi_step.greedy_graph import burst_graph
+from export.multi_step.beam_graph import beam_multi_step_graph
+from export.multi_step.greedy_graph import greedy_multi_step_graph
 
 MICROSOFT = "com.microsoft"
 LAYERS, HEADS, HEAD_SIZE, VOCABULARY, LONGEST = 2, 4, 8, 50, 64
 SIZE = HEADS * HEAD_SIZE
 EOS = 3
-BURST = "decoder.burst.onnx"
+MULTI_STEP = "decoder.multi_step.onnx"
 
 
-def beam_burst(width: int | str) -> str:
-    return f"decoder.beam{width}.burst.onnx"
+def beam_multi_step_file(width: int | str) -> str:
+    return f"decoder.beam{width}.multi_step.onnx"
 
 
 class _Graph:
@@ -154,12 +154,12 @@ def write(directory: Path, widths: tuple[int, ...] = (1, 2, 4)) -> Manifest:
     _write_encoder(directory / "encoder.onnx")
     for width, file in decoders.items():
         _write_decoder(directory / file, int(width))
-    onnx.save(burst_graph(onnx.load(directory / decoders["1"])), directory / BURST)
-    beam_bursts = {str(width): beam_burst(width) for width in widths if width > 1}
-    for width, file in beam_bursts.items():
-        onnx.save(beam_burst_graph(onnx.load(directory / decoders[width]), int(width)), directory / file)
-    bursts = BURST, *beam_bursts.values()
-    files = ["encoder.onnx", *decoders.values(), *bursts, "source.spm", "MODEL_CARD.md", "NOTICE"]
+    onnx.save(greedy_multi_step_graph(onnx.load(directory / decoders["1"])), directory / MULTI_STEP)
+    beam_multi_step = {str(width): beam_multi_step_file(width) for width in widths if width > 1}
+    for width, file in beam_multi_step.items():
+        onnx.save(beam_multi_step_graph(onnx.load(directory / decoders[width]), int(width)), directory / file)
+    multi_step = MULTI_STEP, *beam_multi_step.values()
+    files = ["encoder.onnx", *decoders.values(), *multi_step, "source.spm", "MODEL_CARD.md", "NOTICE"]
     return Manifest.model_validate(
         {
             "format_version": 1,
@@ -188,8 +188,8 @@ def write(directory: Path, widths: tuple[int, ...] = (1, 2, 4)) -> Manifest:
                 "opset": 20,
                 "encoder": "encoder.onnx",
                 "decoders": decoders,
-                "burst": BURST,
-                "beam_bursts": beam_bursts,
+                "multi_step": MULTI_STEP,
+                "beam_multi_step": beam_multi_step,
             },
             "tokenizer": {"kind": "sentencepiece", "source": "source.spm"},
             "files": {file: {"sha256": "0" * 64, "size_bytes": 0} for file in files},

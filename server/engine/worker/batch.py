@@ -19,15 +19,15 @@ from server.engine.shortlist.projection_columns import ProjectionColumns
 from server.errors import InferenceError
 from server.runtime.memory import Device, Ranker, Tensor
 from server.runtime.model_spec import ModelSpec
-from server.runtime.sessions import BeamBurstSession, BurstSession, DecoderSession, Runtime
+from server.runtime.sessions import BeamMultiStepSession, DecoderSession, GreedyMultiStepSession, Runtime
 
-BURST_BYTES = 1024 * 1024
+GREEDY_MULTI_STEP_BYTES = 1024 * 1024
 """Bytes of caches, with all their positions, and scores up to which several greedy steps are made in one run:
 a step of it copies the caches and looks at the scores once more than a single one, which costs 0.04 ms with
 0.75 MiB, 0.08 with one and 0.21 with 1.5, and saves 0.12 to 0.15 ms of Python. Up to 18 sentences of one
 layer of 256 and 6,000 words fit in, 5 of two layers and 32,000 words, 2 of six layers of 512."""
 
-BEAM_BURST_BYTES = 2 * 1024 * 1024
+BEAM_MULTI_STEP_BYTES = 2 * 1024 * 1024
 """Bytes that the self-attention caches of all rows are filled with up to which several steps of beam search
 are made in one run: a step of it copies what is in them, and saves some 0.2 ms of Python. 4 sentences of 4
 beams of 6+6 layers of 512 reach them after 21 steps, 32 of one layer of 256 after 32."""
@@ -48,8 +48,8 @@ class BatchSessions:
     decoder: DecoderSession
     device: Device | None = None
     ranker: Ranker | None = None
-    burst: BurstSession | None = None
-    beam_burst: BeamBurstSession | None = None
+    burst: GreedyMultiStepSession | None = None
+    beam_burst: BeamMultiStepSession | None = None
 
     @classmethod
     def of(cls, runtime: Runtime, beam_width: int, stop: NDArray[np.int64]) -> Self:
@@ -224,7 +224,7 @@ class Batch:
         burst, arena = self._sessions.burst, self._arena
         positions = arena.target_capacity + arena.source_capacity
         row_bytes = positions * self._position_bytes + self._score_bytes
-        if burst is None or (arena.count > 1 and arena.count * row_bytes > BURST_BYTES):
+        if burst is None or (arena.count > 1 and arena.count * row_bytes > GREEDY_MULTI_STEP_BYTES):
             return None
         room, may_end = search.leeway(arena.count)
         steps = min(most, room)
@@ -240,7 +240,7 @@ class Batch:
     def _leap_beams(self, search: BeamSearch, most: int) -> Advance | None:
         """Make several steps of all sentences, if they are few."""
         burst, arena = self._sessions.beam_burst, self._arena
-        positions = BEAM_BURST_BYTES // (arena.rows * self._position_bytes)
+        positions = BEAM_MULTI_STEP_BYTES // (arena.rows * self._position_bytes)
         most = min(most, positions - arena.longest_target)
         if burst is None or not self._may_leap or most < 2:
             return None

@@ -1,4 +1,4 @@
-"""The graph of a burst of beam search: several steps of a few sentences in one run of ONNX Runtime."""
+"""The multi-step graph of beam search: several steps of a few sentences in one run of ONNX Runtime."""
 
 import weakref
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from server.errors import InferenceError
 from server.runtime.model_spec import Array, ModelSpec
-from server.runtime.multi_step.greedy import BurstGraph, bans_of
+from server.runtime.multi_step.greedy import MultiStepGraph, bans_of
 from server.runtime.onnx.io_binding import bind_arrays
 from server.runtime.sessions import Beams, BeamSteps, StepBuffers
 
@@ -20,17 +20,17 @@ INPUTS = frozenset({"steps", "stop", "end_id", "order", "scores", "room", "first
 """Its inputs but for the decoder's."""
 
 
-class OnnxBeamBurst:
-    """The graph with one worker's bindings; see `session.BeamBurstSession`. Owned by the worker thread."""
+class OnnxBeamMultiStep:
+    """The graph with one worker's bindings; see `BeamMultiStepSession`. Owned by the worker thread."""
 
     def __init__(
         self,
-        graphs: Sequence[BurstGraph],
+        graphs: Sequence[MultiStepGraph],
         run_options: ort.RunOptions,
         stop: NDArray[np.int64],
         spec: ModelSpec,
     ) -> None:
-        """Bind nothing yet; arguments as of `OnnxBurst`, but that the first graph with a session runs."""
+        """Bind nothing yet; as `OnnxGreedyMultiStep`, but the first graph with a session runs."""
         self._graphs = graphs
         self._run_options = run_options
         self._stop = stop
@@ -42,7 +42,7 @@ class OnnxBeamBurst:
         )
 
     def run(self, buffers: StepBuffers, beams: Beams, steps: int) -> BeamSteps | None:
-        """Make up to `steps` steps; see `BeamBurstSession.run`."""
+        """Make up to `steps` steps; see `BeamMultiStepSession.run`."""
         try:
             with self._graphs[0].traffic.run() as alone:
                 session = next((found for graph in self._graphs if (found := graph.session(alone))), None)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from export.bundle import Graphs
 from server.runtime.model_spec import ModelSpec
 from server.runtime.multi_step import beam, greedy
-from server.runtime.multi_step.beam import OnnxBeamBurst
-from server.runtime.multi_step.greedy import BurstGraph, OnnxBurst
+from server.runtime.multi_step.beam import OnnxBeamMultiStep
+from server.runtime.multi_step.greedy import MultiStepGraph, OnnxGreedyMultiStep
 from server.runtime.onnx.concurrency import Traffic
 
 
-class Bursts:
+class MultiStepGraphs:
     """The graphs, each loaded when a sentence first could need it. Thread-safe."""
 
     def __init__(
@@ -37,16 +37,16 @@ class Bursts:
             traffic: knows who runs.
             is_unchanged: as for `graph.Graph`.
         """
-        self._files = graphs.beam_bursts
+        self._files = graphs.beam_multi_step
         self._loader = loader
         self._threads, self._solo_threads = threads, solo_threads
         self._traffic, self._is_unchanged = traffic, is_unchanged
         self._lock = threading.Lock()
-        self._greedy: BurstGraph | None = None
-        if graphs.burst is not None:
+        self._greedy: MultiStepGraph | None = None
+        if graphs.multi_step is not None:
             alone = max(threads, solo_threads)
-            self._greedy = self._graph(graphs.burst, alone, greedy.INPUTS, [greedy.TOKENS], alone > 1)
-        self._beams: dict[int, list[BurstGraph]] = {}
+            self._greedy = self._graph(graphs.multi_step, alone, greedy.INPUTS, [greedy.TOKENS], alone > 1)
+        self._beams: dict[int, list[MultiStepGraph]] = {}
 
     def load(self, beam_width: int) -> None:
         """Load the graphs for greedy search and for a beam width now."""
@@ -56,15 +56,15 @@ class Bursts:
 
     def greedy(
         self, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
-    ) -> OnnxBurst | None:
+    ) -> OnnxGreedyMultiStep | None:
         """Give what makes several greedy steps of a few sentences; see `Runtime.burst`."""
         if self._greedy is None:
             return None
-        return OnnxBurst(self._greedy, run_options, stop, spec)
+        return OnnxGreedyMultiStep(self._greedy, run_options, stop, spec)
 
     def beams(
         self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
-    ) -> OnnxBeamBurst | None:
+    ) -> OnnxBeamMultiStep | None:
         """Give what makes several steps of a few sentences; see `Runtime.beam_burst`.
 
         Loaded now, with the first sentence of this width, though it may be long until there are few: memory
@@ -75,9 +75,9 @@ class Bursts:
             return None
         for graph in graphs:
             graph.session(alone=True)
-        return OnnxBeamBurst(graphs, run_options, stop, spec)
+        return OnnxBeamMultiStep(graphs, run_options, stop, spec)
 
-    def _beam_graphs(self, beam_width: int) -> list[BurstGraph]:
+    def _beam_graphs(self, beam_width: int) -> list[MultiStepGraph]:
         """Give a graph for who is alone, if that has more threads, and one for who is not, if any."""
         file = self._files.get(str(beam_width))
         with self._lock:
@@ -91,8 +91,8 @@ class Bursts:
 
     def _graph(
         self, file: str, threads: int, inputs: frozenset[str], outputs: Sequence[str], needs_machine: bool
-    ) -> BurstGraph:
-        return BurstGraph(
+    ) -> MultiStepGraph:
+        return MultiStepGraph(
             file,
             self._loader(file),
             threads,

@@ -1,4 +1,4 @@
-"""The graph of a burst: several greedy steps of a few sentences in one run of ONNX Runtime.
+"""The multi-step graph: several greedy steps of a few sentences in one run of ONNX Runtime.
 
 It is loaded when few sentences are first decoded, mostly golden ones at the start, and then stands in for the
 decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
@@ -25,15 +25,11 @@ TOKENS = "tokens"
 INPUTS = frozenset({"steps", "stop", "end_id", "bans"})
 """Its inputs but for the decoder's."""
 
-_FOR_ONE = "endless"
-"""Input int64 [] of the graphs of before 2026-11-25, which take one sentence only: how many of the steps must
-not yield the end token. Banning it does the same."""
-
 _log = logging.getLogger("dragoman.runtime")
 
 
-class BurstGraph:
-    """A graph of bursts, loaded once. Thread-safe."""
+class MultiStepGraph:
+    """A multi-step graph, loaded once. Thread-safe."""
 
     def __init__(
         self,
@@ -96,12 +92,12 @@ class BurstGraph:
         return session
 
 
-class OnnxBurst:
-    """The graph with one worker's bindings; see `session.BurstSession`. Owned by the worker thread."""
+class OnnxGreedyMultiStep:
+    """The graph with one worker's bindings; see `GreedyMultiStepSession`. Owned by the worker thread."""
 
     def __init__(
         self,
-        graph: BurstGraph,
+        graph: MultiStepGraph,
         run_options: ort.RunOptions,
         stop: NDArray[np.int64],
         spec: ModelSpec,
@@ -122,21 +118,20 @@ class OnnxBurst:
             "stop": stop,
             "end_id": np.array(spec.eos_id, np.int64),
             "bans": bans_of(spec),
-            _FOR_ONE: np.zeros((), np.int64),
         }
         # By address: whoever lets the buffers go gets their memory back.
         self._bindings: weakref.WeakKeyDictionary[StepBuffers, ort.IOBinding] = weakref.WeakKeyDictionary()
 
     def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
-        """Make up to `steps` steps; see `BurstSession.run`."""
+        """Make up to `steps` steps; see `GreedyMultiStepSession.run`."""
         self._own["steps"][...] = steps
         self._own["bans"][self._eos_id] = 0 if may_end else -np.inf
         try:
             with self._graph.traffic.run() as alone:
                 session = self._graph.session(alone)
-                binding = None if session is None else self._binding(session, buffers)
-                if session is None or binding is None:
+                if session is None:
                     return None
+                binding = self._binding(session, buffers)
                 binding.bind_output(TOKENS, "cpu")  # anew: how many there are differs
                 session.run_with_iobinding(binding, self._run_options)
                 tokens: Array = binding.get_outputs()[0].numpy()
@@ -147,18 +142,14 @@ class OnnxBurst:
             raise InferenceError("the decoder failed: its tokens are none")
         return made
 
-    def _binding(self, session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding | None:
-        """Bind the arrays of some sentences, unless they are bound already; None if they are too many."""
+    def _binding(self, session: ort.InferenceSession, buffers: StepBuffers) -> ort.IOBinding:
+        """Bind the arrays of some sentences, unless they are bound already."""
         if buffers not in self._bindings:
-            taken = {node.name for node in session.get_inputs()}
-            if _FOR_ONE in taken and len(buffers.inputs["input_ids"]) > 1:
-                return None
             wanted = {node.name for node in session.get_outputs()}
-            own = {name: array for name, array in self._own.items() if name in taken}
             caches = {name: array for name, array in buffers.outputs.items() if name in wanted}
             binding = session.io_binding()
             binding.bind_output(TOKENS, "cpu")  # the first of the outputs
-            self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **own}, caches, binding)
+            self._bindings[buffers] = bind_arrays(session, {**buffers.inputs, **self._own}, caches, binding)
         return self._bindings[buffers]
 
 

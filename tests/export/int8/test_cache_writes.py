@@ -107,7 +107,7 @@ def test_decoders_of_floats_stay_as_they_are(small: SmallModel) -> None:
 
 
 def test_attention_rounds_as_quantizelinear_does() -> None:
-    """Halves to the even number, what is too large to the largest: without this bursts had other bits."""
+    """Halves to the even number, what is too large to the largest: without this multi_step had other bits."""
     heads, size = 2, 8
     width = heads * size
     halves = np.arange(-140, 140, 0.5, dtype=np.float32)

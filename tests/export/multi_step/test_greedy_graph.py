@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.assemble import burst_file
+from export.assemble import multi_step_file
 from export.bundle import load_manifest, verify_bundle
 from export.graph.runner import GraphRunner, open_session
 from export.int8.quantize import ActivationRange, quantize_graph
@@ -16,7 +16,8 @@ from export.multi_step import build
 from export.multi_step.beam_graph import block_size
 from export.multi_step.greedy_graph import WIDE, with_wide_products_apart
 from export.multi_step.loop_graph import Nodes, with_bans
-from export.quality_gates import is_same_in_bursts
+from export.pipeline import ExportError
+from export.quality_gates import is_same_in_multi_step
 from tests.export.int8.test_quantize import graph, run, weights
 from tests.export.test_quality_gates import open_decoder
 
@@ -104,9 +105,9 @@ def sources(bundle: Path) -> list[tuple[int, ...]]:
 
 def test_an_int8_bundle_has_the_graph_over_the_weights_that_are_there(tiny_bundle_int8: Path) -> None:
     manifest = verify_bundle(tiny_bundle_int8)
-    assert manifest.graphs.burst == burst_file(1)
-    assert burst_file(1) in manifest.graph_files
-    stored = onnx.load(tiny_bundle_int8 / burst_file(1), load_external_data=False)
+    assert manifest.graphs.multi_step == multi_step_file(1)
+    assert multi_step_file(1) in manifest.graph_files
+    stored = onnx.load(tiny_bundle_int8 / multi_step_file(1), load_external_data=False)
     own = {tensor.name for tensor in stored.graph.initializer if len(tensor.raw_data) > 1024}
     assert own == set()
     (body,) = stored.graph.node[-1].attribute
@@ -115,35 +116,35 @@ def test_an_int8_bundle_has_the_graph_over_the_weights_that_are_there(tiny_bundl
 
 def test_other_precisions_have_none(tiny_bundle: Path, tiny_bundle_fp16: Path) -> None:
     for bundle in (tiny_bundle, tiny_bundle_fp16):
-        assert load_manifest(bundle).graphs.burst is None
-        assert not (bundle / burst_file(1)).exists()
+        assert load_manifest(bundle).graphs.multi_step is None
+        assert not (bundle / multi_step_file(1)).exists()
 
 
-def test_sentences_are_the_same_in_bursts(tiny_bundle_int8: Path) -> None:
-    burst = open_session(tiny_bundle_int8 / burst_file(1))
+def test_sentences_are_the_same_in_several_steps(tiny_bundle_int8: Path) -> None:
+    multi_step = open_session(tiny_bundle_int8 / multi_step_file(1))
     chosen = sources(tiny_bundle_int8)
-    assert is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
+    assert is_same_in_multi_step(runner(tiny_bundle_int8), multi_step, chosen, [20] * len(chosen))
 
 
 def test_another_models_graph_is_found_out(tiny_bundle_int8: Path, tmp_path: Path) -> None:
-    graph = onnx.load(tiny_bundle_int8 / burst_file(1))
+    graph = onnx.load(tiny_bundle_int8 / multi_step_file(1))
     for tensor in graph.graph.initializer:
         if tensor.data_type == TensorProto.INT8 and tensor.dims[-1] > 16:
             values = np.ascontiguousarray(numpy_helper.to_array(tensor)[..., ::-1])
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
-    burst = open_session(graph.SerializeToString())
+    multi_step = open_session(graph.SerializeToString())
     chosen = sources(tiny_bundle_int8)
-    assert not is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
+    assert not is_same_in_multi_step(runner(tiny_bundle_int8), multi_step, chosen, [20] * len(chosen))
 
 
 def test_a_graph_that_is_right_for_one_sentence_only_is_found_out(tiny_bundle_int8: Path) -> None:
-    graph = onnx.load(tiny_bundle_int8 / burst_file(1))
+    graph = onnx.load(tiny_bundle_int8 / multi_step_file(1))
     (some_end,) = (node for node in body_of(graph).node if "some_end" in node.output)
     assert some_end.op_type == "ReduceMax"
     some_end.op_type = "ReduceMin"  # it goes on until all have ended
-    burst, chosen = open_session(graph.SerializeToString()), sources(tiny_bundle_int8)
-    assert is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen[:1], [20])
-    assert not is_same_in_bursts(runner(tiny_bundle_int8), burst, chosen, [20] * len(chosen))
+    multi_step, chosen = open_session(graph.SerializeToString()), sources(tiny_bundle_int8)
+    assert is_same_in_multi_step(runner(tiny_bundle_int8), multi_step, chosen[:1], [20])
+    assert not is_same_in_multi_step(runner(tiny_bundle_int8), multi_step, chosen, [20] * len(chosen))
 
 
 def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
@@ -151,12 +152,12 @@ def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
 ) -> None:
     from tests import factories
 
-    monkeypatch.setattr(build, "is_same_in_bursts", lambda *_: False)
+    monkeypatch.setattr(build, "is_same_in_multi_step", lambda *_: False)
     bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
     graphs = verify_bundle(bundle).graphs
-    assert graphs.burst is None
-    assert graphs.beam_bursts != {}
-    assert not (bundle / burst_file(1)).exists()
+    assert graphs.multi_step is None
+    assert graphs.beam_multi_step != {}
+    assert not (bundle / multi_step_file(1)).exists()
     shutil.rmtree(bundle)
 
 
@@ -166,30 +167,30 @@ def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
 def test_an_int8_bundle_has_one_for_each_beam_width(tiny_bundle_int8: Path) -> None:
     graphs = verify_bundle(tiny_bundle_int8).graphs
     widths = [width for width in graphs.beam_widths if width > 1]
-    assert graphs.beam_bursts == {str(width): burst_file(width) for width in widths} != {}
-    stored = onnx.load(tiny_bundle_int8 / burst_file(widths[0]), load_external_data=False)
+    assert graphs.beam_multi_step == {str(width): multi_step_file(width) for width in widths} != {}
+    stored = onnx.load(tiny_bundle_int8 / multi_step_file(widths[0]), load_external_data=False)
     assert not [tensor for tensor in stored.graph.initializer if len(tensor.raw_data) > 1024]
-    onnx.checker.check_model(str(tiny_bundle_int8 / burst_file(widths[0])))
+    onnx.checker.check_model(str(tiny_bundle_int8 / multi_step_file(widths[0])))
 
 
 def test_what_is_banned_is_part_of_the_bias_of_the_product(tiny_bundle_int8: Path) -> None:
     """A sum over all scores would cost as much as a third of the ranking."""
-    stored = onnx.load(tiny_bundle_int8 / burst_file(2), load_external_data=False)
+    stored = onnx.load(tiny_bundle_int8 / multi_step_file(2), load_external_data=False)
     (product,) = (node for node in body_of(stored).node if "logits" in node.output)
     assert product.op_type == "MatMulIntegerToFloat"
     assert product.input[6] in ("bans", "bias_with_bans")
 
 
 @pytest.mark.parametrize("width", [2, 4])
-def test_beams_are_the_same_in_bursts(tiny_bundle_int8: Path, width: int) -> None:
-    burst = open_session(tiny_bundle_int8 / burst_file(width))
+def test_beams_are_the_same_in_several_steps(tiny_bundle_int8: Path, width: int) -> None:
+    multi_step = open_session(tiny_bundle_int8 / multi_step_file(width))
     chosen = sources(tiny_bundle_int8)
-    assert open_decoder(tiny_bundle_int8, width).agrees_in_beams(chosen[:3], 12, burst)
+    assert open_decoder(tiny_bundle_int8, width).agrees_in_beams(chosen[:3], 12, multi_step)
 
 
 @pytest.mark.parametrize("what", ["weights", "chosen", "parents"])
 def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8: Path, what: str) -> None:
-    graph = onnx.load(tiny_bundle_int8 / burst_file(2))
+    graph = onnx.load(tiny_bundle_int8 / multi_step_file(2))
     body = body_of(graph)
     if what == "weights":
         for tensor in graph.graph.initializer:
@@ -207,8 +208,10 @@ def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8
         none = numpy_helper.from_array(np.zeros(6, np.int64), "parent_rows_of_none")
         body.node.insert(0, step_rows)
         graph.graph.initializer.append(none)
-    burst = open_session(graph.SerializeToString())
-    assert not open_decoder(tiny_bundle_int8, 2).agrees_in_beams(sources(tiny_bundle_int8)[:3], 12, burst)
+    multi_step = open_session(graph.SerializeToString())
+    assert not open_decoder(tiny_bundle_int8, 2).agrees_in_beams(
+        sources(tiny_bundle_int8)[:3], 12, multi_step
+    )
 
 
 def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
@@ -219,8 +222,28 @@ def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
     monkeypatch.setattr(GraphRunner, "agrees_in_beams", lambda *_: False)
     bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
     graphs = verify_bundle(bundle).graphs
-    assert graphs.beam_bursts == {}
-    assert graphs.burst == burst_file(1)
+    assert graphs.beam_multi_step == {}
+    assert graphs.multi_step == multi_step_file(1)
+
+
+@pytest.mark.parametrize(("asked", "made"), [(None, []), ([], []), ([4], ["4"])])
+def test_only_the_widths_that_are_named_get_one(
+    tiny_checkpoint: Path, tmp_path: Path, asked: list[int] | None, made: list[str]
+) -> None:
+    """The tiny model is meant for greedy search, so by default there is none."""
+    from tests import factories
+
+    bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, "int8", multi_step_widths=asked)
+    graphs = verify_bundle(bundle).graphs
+    assert list(graphs.beam_multi_step) == made
+    assert graphs.multi_step == multi_step_file(1)
+
+
+def test_a_width_without_a_decoder_is_refused(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    from tests import factories
+
+    with pytest.raises(ExportError, match="--multi-step-widths: beam width 3 has no decoder graph"):
+        factories.tiny_bundle(tmp_path, tiny_checkpoint, "int8", multi_step_widths=[2, 3])
 
 
 @pytest.mark.parametrize(("columns", "best"), [(6000, 8), (32000, 4), (101, 8), (50, 8)])

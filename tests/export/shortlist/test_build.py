@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
-from export.assemble import WEIGHTS_FILE
-from export.bundle import Manifest, describe_files, load_manifest, verify_bundle, write_manifest
+from export.bundle import Manifest, load_manifest, verify_bundle
 from export.graph.runner import open_session
-from export.graph.shared_weights import save_graphs
 from export.quality_gates import GateError
 from export.shortlist.build import (
     COLUMNS_FILE,
@@ -72,27 +68,6 @@ def test_a_copy_gets_a_shortlist_and_the_rest_stays(
     # The columns lie token by token.
     assert len(new) - len(old) < 1.1 * manifest.architecture.vocab_size * manifest.architecture.d_model
     assert "## Shortlist" in (bundle / "MODEL_CARD.md").read_text(encoding="utf-8")
-
-
-def test_a_bundle_with_weights_for_each_side_gets_one_file_for_both(
-    tmp_path: Path, shortlisted: tuple[Path, Manifest], tiny_bundle_int8: Path
-) -> None:
-    old = tmp_path / "old"  # as bundles were written at first
-    old.mkdir()
-    manifest = load_manifest(tiny_bundle_int8)
-    for name in set(manifest.files) - {WEIGHTS_FILE}:
-        shutil.copyfile(tiny_bundle_int8 / name, old / name)
-    graphs = {name: onnx.load(tiny_bundle_int8 / name) for name in manifest.files if name.endswith(".onnx")}
-    encoder = {name: graphs.pop(name) for name in (manifest.graphs.encoder,)}
-    save_graphs(old, encoder, "encoder.weights")
-    save_graphs(old, graphs, "decoder.weights")
-    write_manifest(old, manifest.model_copy(update={"files": describe_files(old)}))
-
-    shortlist_bundle(old, tmp_path / "new", factories.shortlist_options(tmp_path))
-    new, expected = digests(tmp_path / "new"), digests(shortlisted[0])
-    same = {name for name, digest in expected.items() if new.get(name) == digest}
-    assert new.keys() == expected.keys()
-    assert {WEIGHTS_FILE, *graphs, *encoder} <= same
 
 
 def test_golden_sentences_lie_within_their_candidates(shortlisted: tuple[Path, Manifest]) -> None:

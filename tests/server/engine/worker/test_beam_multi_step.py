@@ -108,7 +108,7 @@ ROW_BYTES = 2 * 2 * 2 * 3 * 4
 
 @pytest.mark.parametrize(("positions", "most"), [(2, 1), (20, 4)])
 def test_many_rows_make_single_steps(monkeypatch: pytest.MonkeyPatch, positions: int, most: int) -> None:
-    monkeypatch.setattr(batch, "BEAM_BURST_BYTES", 16 * ROW_BYTES * positions)
+    monkeypatch.setattr(batch, "BEAM_MULTI_STEP_BYTES", 16 * ROW_BYTES * positions)
     sources = [tuple(range(7, 7 + n)) for n in (2, 2, 2, 4)]
     few = Few(FakeRuntime(recite), sources, DecodingOptions(beam_size=4, length_penalty=0))
     few.results()
@@ -116,7 +116,7 @@ def test_many_rows_make_single_steps(monkeypatch: pytest.MonkeyPatch, positions:
 
 
 def test_long_targets_make_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "BEAM_BURST_BYTES", 4 * ROW_BYTES * 12)
+    monkeypatch.setattr(batch, "BEAM_MULTI_STEP_BYTES", 4 * ROW_BYTES * 12)
     few = Few(FakeRuntime(recite), [tuple(range(7, 27))], DecodingOptions(beam_size=4, length_penalty=0))
     few.engine.decode()
     few.results()

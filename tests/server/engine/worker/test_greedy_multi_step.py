@@ -201,7 +201,9 @@ def test_where_caches_and_scores_are_large_steps_are_single_ones(
     runtime = FakeRuntime(ramble)
     spec, positions = runtime.spec, 2 * FIRST_CAPACITY
     position = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size * spec.cache_dtype.itemsize
-    monkeypatch.setattr(batch, "BURST_BYTES", 4 * (positions * position + 4 * spec.vocabulary_size))
+    monkeypatch.setattr(
+        batch, "GREEDY_MULTI_STEP_BYTES", 4 * (positions * position + 4 * spec.vocabulary_size)
+    )
     lone = Lone(runtime, DecodingOptions(max_decoding_length=20))
     lone.line.add(
         [sentence([9], DecodingOptions(max_decoding_length=20), f"{n}") for n in range(sentences - 1)]

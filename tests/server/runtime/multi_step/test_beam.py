@@ -17,7 +17,7 @@ from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
 from server.runtime.sessions import BeamSteps
 from tests.server import random_bundle
-from tests.server.random_bundle import EOS, VOCABULARY, beam_burst
+from tests.server.random_bundle import EOS, VOCABULARY, beam_multi_step_file
 
 WIDTH = 4
 
@@ -187,18 +187,18 @@ def test_who_is_alone_has_more_threads_and_who_is_not_has_one(bundle: tuple[Path
 
 def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = random_bundle.write(tmp_path)
-    (tmp_path / beam_burst(WIDTH)).write_bytes((tmp_path / "decoder.burst.onnx").read_bytes())
+    (tmp_path / beam_multi_step_file(WIDTH)).write_bytes((tmp_path / "decoder.multi_step.onnx").read_bytes())
     sentences = Sentences(ModelRuntime.load(tmp_path, manifest))
     for _ in range(2):
         assert sentences.run(4) is None
-    assert caplog.text.count("decoder.beam4.burst.onnx: the graph is none that makes several steps") == 1
+    assert caplog.text.count("decoder.beam4.multi_step.onnx: the graph is none that makes several steps") == 1
 
 
 def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
     own = manifest.model_copy(update={"generation": Generation(beam_size=WIDTH)})
     early, late = (ModelRuntime.load(tmp_path, one, bursts=True) for one in (own, manifest))
-    (tmp_path / beam_burst(WIDTH)).unlink()
+    (tmp_path / beam_multi_step_file(WIDTH)).unlink()
     assert Sentences(early).leap(2) == 2
     assert Sentences(late).run(2) is None
 
@@ -209,7 +209,7 @@ def test_those_of_other_widths_are_loaded_with_the_first_sentence(
 ) -> None:
     runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), solo_threads=2)
     sentences = Sentences(runtime)
-    (tmp_path / beam_burst(WIDTH)).unlink()
+    (tmp_path / beam_multi_step_file(WIDTH)).unlink()
     if not quiet:
         monkeypatch.setitem(runtime._traffic._ended_s, -1, math.inf)  # another thread's run
     assert sentences.leap(2) == 2
@@ -238,8 +238,8 @@ def test_terminate_ends_a_run_and_leaves_everything_as_it_was(bundle: tuple[Path
     assert all(map(np.array_equal, before, sentences.state))
 
 
-def test_bundles_without_the_graph_have_no_bursts(bundle: tuple[Path, Manifest]) -> None:
+def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
-    graphs = manifest.graphs.model_copy(update={"beam_bursts": {}})
+    graphs = manifest.graphs.model_copy(update={"beam_multi_step": {}})
     runtime = ModelRuntime.load(directory, manifest.model_copy(update={"graphs": graphs}))
     assert runtime.beam_burst(WIDTH, np.zeros((), np.int64)) is None

@@ -5,17 +5,15 @@ import weakref
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from export.bundle import Manifest
 from server.engine.kv_cache.arena import Arena
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
 from tests.server import random_bundle
-from tests.server.random_bundle import BURST, EOS, VOCABULARY
+from tests.server.random_bundle import EOS, MULTI_STEP, VOCABULARY
 
 
 class Sentences:
@@ -146,7 +144,7 @@ def test_with_several_threads_it_is_for_who_is_alone(bundle: tuple[Path, Manifes
 def test_it_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
     late, early = (ModelRuntime.load(tmp_path, manifest, bursts=bursts) for bursts in (False, True))
-    (tmp_path / BURST).unlink()
+    (tmp_path / MULTI_STEP).unlink()
     assert Sentences(early).leap(2, may_end=False) == 2
     sentence = Sentences(late)
     assert sentence.burst.run(sentence.arena.buffers(0, 1), 2, True) is None
@@ -154,36 +152,24 @@ def test_it_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
 
 def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = random_bundle.write(tmp_path)
-    (tmp_path / BURST).write_bytes((tmp_path / "encoder.onnx").read_bytes())
+    (tmp_path / MULTI_STEP).write_bytes((tmp_path / "encoder.onnx").read_bytes())
     sentence = Sentences(ModelRuntime.load(tmp_path, manifest))
     for _ in range(2):
         assert sentence.burst.run(sentence.arena.buffers(0, 1), 4, True) is None
     assert (
-        caplog.text.count("few sentences are decoded step by step: decoder.burst.onnx: the graph is none")
+        caplog.text.count(
+            "few sentences are decoded step by step: decoder.multi_step.onnx: the graph is none"
+        )
         == 1
     )
-
-
-def test_graphs_for_one_sentence_of_bundles_of_before_are_used_for_one(tmp_path: Path) -> None:
-    manifest = random_bundle.write(tmp_path)
-    graph = onnx.load(tmp_path / BURST)
-    graph.graph.input.append(helper.make_tensor_value_info("endless", TensorProto.INT64, []))
-    onnx.save(graph, tmp_path / BURST)
-    runtime = ModelRuntime.load(tmp_path, manifest)
-    single, several = Sentences(runtime), Sentences(runtime)
-    several.leap(10)
-    single.step_up_to(several)
-    assert same(single, several)
-    two = Sentences(runtime, count=2)
-    assert two.burst.run(two.arena.buffers(0, 2), 4, True) is None
 
 
 def test_files_that_are_another_bundles_by_now_are_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
-    (tmp_path / "aside").write_bytes((tmp_path / BURST).read_bytes())
-    (tmp_path / "aside").replace(tmp_path / BURST)
+    (tmp_path / "aside").write_bytes((tmp_path / MULTI_STEP).read_bytes())
+    (tmp_path / "aside").replace(tmp_path / MULTI_STEP)
     sentence = Sentences(runtime)
     assert sentence.burst.run(sentence.arena.buffers(0, 1), 4, True) is None
     assert "the bundle's files have changed since it was loaded" in caplog.text
@@ -209,7 +195,7 @@ def test_terminate_ends_a_run(bundle: tuple[Path, Manifest]) -> None:
         sentence.leap(2)
 
 
-def test_bundles_without_the_graph_have_no_bursts(bundle: tuple[Path, Manifest]) -> None:
+def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
-    without = manifest.model_copy(update={"graphs": manifest.graphs.model_copy(update={"burst": None})})
+    without = manifest.model_copy(update={"graphs": manifest.graphs.model_copy(update={"multi_step": None})})
     assert ModelRuntime.load(directory, without).burst(np.zeros((), np.int64)) is None
