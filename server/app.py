@@ -22,9 +22,8 @@ from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_ro
 from server.errors import DragomanError
 from server.http.errors import handle_error
 from server.http.event_loop_lag import LoopLag
-from server.http.fast_path import Head
 from server.http.lifecycle import Lifecycle
-from server.http.load_shedding import Shedding
+from server.http.load_shedding import LoadShedding
 from server.metrics.model import ModelDescription
 from server.metrics.registry import Metrics
 from server.service.clients.api_keys import KeyFile
@@ -125,8 +124,7 @@ def create_app(
         shortcut: ASGIApp = requests
         if settings.allowed_origins:
             shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
-        app.shortcuts["POST", TRANSLATE_PATH] = shortcut
-        app.shedding = Shedding(check_room, requests.refuse)
+        app.shortcuts["POST", TRANSLATE_PATH] = LoadShedding(shortcut, check_room, requests.refuse)
         app.include_router(translate_routes(endpoint, router, lifecycle, access))
         app.include_router(status_routes(router, lifecycle, metrics, access))
         for serving in router.servings:
@@ -179,7 +177,6 @@ class Application(FastAPI):
     Attributes:
         shortcuts: by method and path, an ASGI application that answers as the route of the same path would,
             middleware included.
-        shedding: knows which requests to refuse unread; None until the application has started.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -189,14 +186,7 @@ class Application(FastAPI):
             **options: FastAPI's.
         """
         self.shortcuts: dict[tuple[str, str], ASGIApp] = {}
-        self.shedding: Shedding | None = None
         super().__init__(**options)
-
-    def refuse_unread(
-        self, head: Head, headers: Sequence[tuple[bytes, bytes]], under_way: int
-    ) -> bytes | None:
-        """Answer a request of which all has come, if it is to be refused unread; see `Shedding.answer`."""
-        return None if self.shedding is None else self.shedding.answer(head, headers, under_way)
 
     def openapi(self) -> dict[str, Any]:
         """Describe the API, and the key that it wants."""

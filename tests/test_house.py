@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
     ("export/multi_step/greedy_graph.py", "greedy_multi_step_graph"),
     ("server/api/status.py", "status_routes"),
     ("server/app.py", "create_app"),
-    ("server/http/protocol.py", "bounded_protocol"),
     ("server/metrics/registry.py", "__init__"),
     ("server/service/translation/translator.py", "translate"),
 }

@@ -23,7 +23,6 @@ from server.http.errors import (
     reason_of,
     response_for,
 )
-from server.http.fast_path import Head
 from server.http.request_record import RequestRecord, attach, record_of
 from server.metrics.registry import Metrics
 
@@ -92,22 +91,22 @@ class RequestMiddleware:
             self._metrics.requests_in_flight.dec()
             self._finish(scope, record)
 
-    def refuse(self, head: Head, error: DragomanError) -> Response:
-        """Note and answer a request of this route that was refused before it became one.
+    def refuse(self, scope: Scope, error: DragomanError) -> Response:
+        """Record and answer a request of this route instead of the application.
 
         Args:
-            head: of the request.
+            scope: ASGI scope.
             error: why.
 
         Returns:
             The answer.
         """
-        request_id, traceparent, _ = _read_headers(head.headers, 0)
-        record = RequestRecord(request_id, traceparent, body_bytes=head.body_bytes, error=error)
+        request_id, traceparent, _ = _read_headers(scope["headers"], 0)
+        record = RequestRecord(request_id, traceparent, error=error)
         response = response_for(error, record.request_id)
         response.raw_headers.append((b"x-request-id", record.request_id.encode()))
         record.status = response.status_code
-        self._finish({"method": "POST"}, record)
+        self._finish(scope, record)
         return response
 
     def _finish(self, scope: Scope, record: RequestRecord) -> None:

@@ -119,7 +119,7 @@ def _run(
     def count_refusal(status: int) -> None:
         metrics.answered(None, "_OTHER", status, 0.0, 0)
 
-    server = make_server(app, settings, app.state.lifecycle, count_refusal, app.refuse_unread)
+    server = make_server(app, settings, app.state.lifecycle, count_refusal)
     if admin_listener is not None:
         state = app.state
         pages = AdminPages(

@@ -13,12 +13,11 @@ import uvicorn
 
 from server.errors import DragomanError, ReloadInProgressError, UnavailableError
 from server.http.lifecycle import Lifecycle
-from server.http.protocol import RefusalHook, RefuseUnread, bounded_protocol, refuse_nothing
+from server.http.protocol import BoundedProtocol, ConnectionBounds, RefusalHook
 from server.settings import Settings
 
 log = logging.getLogger("dragoman")
 
-_H11_MAX_INCOMPLETE_EVENT_BYTES = 16384
 _BACKLOG = 2048
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
 
@@ -48,7 +47,7 @@ class DrainingServer(uvicorn.Server):
             app: ASGI application without a lifespan.
             listener: of the admin port.
         """
-        self._admin = _configure(app, self._settings, lambda status: None, refuse_nothing, "off"), listener
+        self._admin = _configure(app, self._settings, lambda status: None, "off"), listener
 
     def reload_on_hangup(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Let SIGHUP reload the model, from the start on; call it in the main thread.
@@ -130,7 +129,6 @@ def make_server(
     settings: Settings,
     lifecycle: Lifecycle,
     on_refusal: RefusalHook,
-    refuse_unread: RefuseUnread = refuse_nothing,
 ) -> DrainingServer:
     """Configure uvicorn for an application.
 
@@ -139,30 +137,26 @@ def make_server(
         settings: of the server.
         lifecycle: of the application.
         on_refusal: told the status of each request that never reached the application.
-        refuse_unread: answers requests instead of the application, when it should not even read them.
 
     Returns:
         A server; `run(sockets=[...])` serves.
     """
-    return DrainingServer(_configure(app, settings, on_refusal, refuse_unread, "on"), lifecycle, settings)
+    return DrainingServer(_configure(app, settings, on_refusal, "on"), lifecycle, settings)
 
 
 def _configure(
     app: Any,
     settings: Settings,
     on_refusal: RefusalHook,
-    refuse_unread: RefuseUnread,
     lifespan: Literal["on", "off"],
 ) -> uvicorn.Config:
+    bounds = ConnectionBounds(
+        settings.header_timeout_s, settings.body_timeout_s, settings.max_body_bytes, on_refusal
+    )
+    protocol_class: Any = functools.partial(BoundedProtocol, bounds)
     return uvicorn.Config(
         app,
-        http=bounded_protocol(
-            settings.header_timeout_s,
-            settings.body_timeout_s,
-            settings.max_body_bytes,
-            on_refusal,
-            refuse_unread,
-        ),
+        http=protocol_class,
         ws="none",
         loop="asyncio",
         lifespan=lifespan,
@@ -171,7 +165,6 @@ def _configure(
         proxy_headers=False,
         server_header=False,
         backlog=_BACKLOG,
-        h11_max_incomplete_event_size=_H11_MAX_INCOMPLETE_EVENT_BYTES,
         timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.close_timeout_s,
     )

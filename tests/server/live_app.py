@@ -24,7 +24,7 @@ def serving(app: FastAPI, settings: Settings) -> Iterator[httpx.Client]:
     """
     refused: list[int] = []
     with listen("127.0.0.1", 0) as listener:
-        server = make_server(app, settings, app.state.lifecycle, refused.append, app.refuse_unread)
+        server = make_server(app, settings, app.state.lifecycle, refused.append)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

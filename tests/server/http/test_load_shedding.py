@@ -1,4 +1,4 @@
-"""Requests that are refused unread: by their bytes, and by the application before it reads a body."""
+"""Translations that are refused early: before the application, or by it before it reads a body."""
 
 import json
 import logging
@@ -10,7 +10,6 @@ import pytest
 
 from server.app import create_app
 from server.http.event_loop_lag import LoopLag
-from server.http.load_shedding import Shedding
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
@@ -110,16 +109,13 @@ def test_a_loop_that_keeps_up_reads_everything(client: httpx.Client, monkeypatch
     assert answer.json()["code"] == "malformed"
 
 
-@pytest.mark.parametrize(
-    "started", [REQUEST + b"\r\n", REQUEST + b"\r\n" + BODY[:-1], REQUEST + b"\r\n" + BODY + b"G"]
-)
-def test_what_is_not_one_whole_request_is_refused_by_the_application(
-    connection: socket.socket, monkeypatch: pytest.MonkeyPatch, started: bytes
-) -> None:
-    monkeypatch.setattr(Shedding, "answer", None)  # a call would end the connection
-    connection.sendall(started)
-    status, _, body = read_answer(connection)
+def test_the_answer_does_not_wait_for_the_body_which_is_no_request(connection: socket.socket) -> None:
+    connection.sendall(REQUEST + b"\r\n" + BODY[:5])
+    status, headers, body = read_answer(connection)
     assert (status, body["code"]) == (429, "queue_full")
+    assert "connection" not in headers
+    connection.sendall(BODY[5:] + REQUEST + b"\r\n" + BODY)
+    assert read_answer(connection)[0] == 429
 
 
 def test_the_log_has_the_names_that_a_client_gave(

@@ -14,7 +14,7 @@ _SEND_AT_BYTES = 1 << 16
 """Beyond this nothing is gained by waiting, and the transport has to see when its client does not read."""
 
 
-class CorkedTransport:
+class ConnectionTransport:
     """Collects what is written in one turn of the event loop. Used from that loop.
 
     What is not about writing is the transport's own affair.
@@ -24,18 +24,18 @@ class CorkedTransport:
         self,
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
-        is_sending: Callable[[], bool] = lambda: False,
+        may_still_send: Callable[[], bool],
     ) -> None:
         """Wrap a transport.
 
         Args:
             transport: of one connection.
             loop: it lives on.
-            is_sending: tells whether the client is in the middle of a request, and must be closed gently.
+            may_still_send: tells whether the client is in the middle of a request, and must be closed gently.
         """
         self._transport = transport
         self._loop = loop
-        self._is_sending = is_sending
+        self._may_still_send = may_still_send
         self._waiting = b""
         self._closing = False
 
@@ -65,7 +65,7 @@ class CorkedTransport:
             return
         self._closing = True
         self.flush()
-        if self._is_sending() and self._transport.can_write_eof():
+        if self._may_still_send() and self._transport.can_write_eof():
             close_gently(self._transport, self._loop)
         else:
             self._transport.close()

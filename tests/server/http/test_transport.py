@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any
 
-from server.http.write_coalescing import CorkedTransport
+from server.http.transport import ConnectionTransport
 
 
 class Wire:
@@ -28,11 +28,11 @@ def after(*calls: tuple[str, Any]) -> list[Any]:
 
     async def main() -> list[Any]:
         wire = Wire()
-        corked = CorkedTransport(wire, asyncio.get_running_loop())  # type: ignore[arg-type]
+        transport = ConnectionTransport(wire, asyncio.get_running_loop(), lambda: False)  # type: ignore[arg-type]
         for name, argument in calls:
-            getattr(corked, name)(*([] if argument is None else [argument]))
+            getattr(transport, name)(*([] if argument is None else [argument]))
         await asyncio.sleep(0)
-        assert corked.is_closing() == ("close" in wire.done)
+        assert transport.is_closing() == ("close" in wire.done)
         return wire.done
 
     return asyncio.run(main())
