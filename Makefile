@@ -7,6 +7,8 @@ RECIPE ?= recipes/tatoeba-en-de.toml
 CORPUS ?= data/tatoeba-en-de
 SOURCE ?= en
 TARGET ?= de
+# Processes that run tests: half of the suite waits, for processes, sockets and clocks.
+PROCESSES ?= 2
 # More arguments for the command (make serve) or for pytest (make test).
 ARGS ?=
 # More arguments for pip. On Linux, PyPI's torch brings CUDA along; with PyTorch's CPU index it is a tenth of the size:
@@ -33,7 +35,7 @@ serve: $(VENV)/.serving ## Serve the shipped models on 127.0.0.1:8000
 	$(BIN)/dragoman serve $(BUNDLE) $(ARGS)
 
 test: $(VENV)/.everything ## Run every test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --durations 10 $(ARGS)
 
 check: $(VENV)/.everything ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -1,8 +1,11 @@
 """What every test may use. One thread for torch and its relatives: small machines run this too."""
 
+import fcntl
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import hypothesis
 import pytest
@@ -23,6 +26,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests that send a sentence again want it computed again; those of the cache say so.
 os.environ.setdefault("DRAGOMAN_CACHE_BYTES", "0")
 
+Precision = Literal["fp32", "fp16", "int8"]
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -32,33 +36,50 @@ def repository() -> Path:
     return REPOSITORY
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """Make something in a directory that the processes of a run share; the first one that asks makes it."""
+    root = factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / f"shared-{name}"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = root / "path"
+        if not path.exists():
+            (root / "made").mkdir()
+            path.write_text(str(make(root / "made")))
+        return Path(path.read_text())
+
+
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained-for-nothing model of a few thousand parameters, as `dragoman train` would leave it."""
     from tests import factories
 
-    return factories.tiny_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    return made_once(tmp_path_factory, "checkpoint", factories.tiny_checkpoint)
+
+
+def tiny_bundle_of(factory: pytest.TempPathFactory, checkpoint: Path, precision: Precision) -> Path:
+    """The tiny model as a bundle. Read only: copy it before changing anything."""
+    from tests import factories
+
+    return made_once(
+        factory, precision, lambda folder: factories.tiny_bundle(folder, checkpoint, precision=precision)
+    )
 
 
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    """The tiny model as an fp32 bundle. Read only: copy it before changing anything."""
-    from tests import factories
-
-    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="fp32")
+    """The tiny model as an fp32 bundle."""
+    return tiny_bundle_of(tmp_path_factory, tiny_checkpoint, "fp32")
 
 
 @pytest.fixture(scope="session")
 def tiny_bundle_int8(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    """The tiny model as an int8 bundle. Read only: copy it before changing anything."""
-    from tests import factories
-
-    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="int8")
+    """The tiny model as an int8 bundle."""
+    return tiny_bundle_of(tmp_path_factory, tiny_checkpoint, "int8")
 
 
 @pytest.fixture(scope="session")
 def tiny_bundle_fp16(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    """The tiny model as an fp16 bundle. Read only: copy it before changing anything."""
-    from tests import factories
-
-    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), tiny_checkpoint, precision="fp16")
+    """The tiny model as an fp16 bundle."""
+    return tiny_bundle_of(tmp_path_factory, tiny_checkpoint, "fp16")

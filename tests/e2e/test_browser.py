@@ -31,7 +31,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     settings = Settings(close_timeout_s=1)
-    with serving(create_app(settings, served_model(FakeEngine())), settings) as client:
+    pairs = [{"source": "de", "target": "en"}, {"source": "en", "target": "de"}]
+    model = served_model(FakeEngine(), directions=pairs)
+    with serving(create_app(settings, model), settings) as client:
         yield str(client.base_url)
 
 
@@ -51,7 +53,8 @@ def opened(url: str, profile: Path) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("", '<option value="en">English</option>'),
+        ("", '<select id="source"><option value="en">English</option><option value="de">'),
+        ("", 'placeholder="Where is the train station?"'),
         ("docs", 'data-path="/translate"'),
         ("docs#/translate/translate_translate_post", "Try it out"),
     ],

@@ -206,4 +206,4 @@ def test_liveness_answers_under_full_load(tiny_bundle: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_liveness_answers_under_full_load_for_long(repository: Path, tmp_path: Path) -> None:
     with serving(repository / "bundles/en-de", tmp_path / "log", workers=0) as server:
-        check_probes(server, 30.0, p99_s=0.25, late_share=0.02)
+        check_probes(server, 15.0, p99_s=0.25, late_share=0.02)
