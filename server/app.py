@@ -31,7 +31,8 @@ from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel, check_together
 from server.service.request_limits import request_limits
 from server.service.text.languages import Detector
-from server.service.translation.hot_reload import Exchange, Reloader, Serving
+from server.service.translation.model_slot import ModelSlot
+from server.service.translation.reload import Reloader, Reloads
 from server.service.translation.router import Router
 from server.service.translation.sentence_cache import SentenceCache
 from server.service.translation.translator import Translator
@@ -81,16 +82,16 @@ def create_app(
 
     def announce(router: Router) -> None:
         router.find_routes()
-        metrics.models.set_models([_describe(serving) for serving in router.servings], router.pairs)
+        metrics.models.set_models([_describe(slot) for slot in router.slots], router.pairs)
 
-    def reloader_of(router: Router, serving: Serving) -> Reloader:
+    def reloader_of(router: Router, slot: ModelSlot) -> Reloader:
         def check(model: ServedModel) -> None:
-            others = [other.model.manifest for other in router.servings if other is not serving]
+            others = [other.model.manifest for other in router.slots if other is not slot]
             check_together([*others, model.manifest])
 
         return Reloader(
-            serving,
-            functools.partial(load_model, settings, metrics, serving.model.bundle, served=True),
+            slot,
+            functools.partial(load_model, settings, metrics, slot.model.bundle, served=True),
             translator_of,
             check,
             lambda _model: announce(router),
@@ -102,13 +103,13 @@ def create_app(
     async def lifespan(app: Application) -> AsyncIterator[None]:
         loaded = given or await asyncio.to_thread(load_models, settings, metrics)
         pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
-        router = Router([Serving(translator_of(model)) for model in loaded], Detector(), pivot)
+        router = Router([ModelSlot(translator_of(model)) for model in loaded], Detector(), pivot)
         loaded.clear()  # from here on only the router holds models: one that is replaced has to go
-        exchange = Exchange([reloader_of(router, serving) for serving in router.servings])
+        reloads = Reloads([reloader_of(router, slot) for slot in router.slots])
 
         async def reload(name: str | None = None) -> list[ServedModel]:
             lifecycle.check_accepting()
-            return await exchange.reload(name)
+            return await reloads.reload(name)
 
         app.state.router, app.state.reload = router, reload
         lag = LoopLag(metrics.event_loop_lag.observe)
@@ -127,8 +128,8 @@ def create_app(
         app.shortcuts["POST", TRANSLATE_PATH] = LoadShedding(shortcut, check_room, requests.refuse)
         app.include_router(translate_routes(endpoint, router, lifecycle, access))
         app.include_router(status_routes(router, lifecycle, metrics, access))
-        for serving in router.servings:
-            await serving.translator.warm_up()
+        for slot in router.slots:
+            await slot.translator.warm_up()
         metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
         metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
         metrics.cache.watch(cache, settings.cache_bytes)
@@ -143,7 +144,7 @@ def create_app(
             lifecycle.begin_drain()
             for watch in watches:
                 watch.cancel()
-            await exchange.close(_CLOSE_TIMEOUT_S)
+            await reloads.close(_CLOSE_TIMEOUT_S)
             await router.close(_CLOSE_TIMEOUT_S)
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
@@ -204,8 +205,8 @@ class Application(FastAPI):
         await (shortcut or super().__call__)(scope, receive, send)
 
 
-def _describe(serving: Serving) -> ModelDescription:
-    model, manifest = serving.model, serving.model.manifest
+def _describe(slot: ModelSlot) -> ModelDescription:
+    model, manifest = slot.model, slot.model.manifest
     return ModelDescription(
         name=manifest.name,
         version=manifest.version,
@@ -213,7 +214,7 @@ def _describe(serving: Serving) -> ModelDescription:
         precision=manifest.precision,
         opset=manifest.graphs.opset,
         load_duration_s=model.load_duration_s,
-        loaded_at_s=serving.since_s,
+        loaded_at_s=slot.since_s,
     )
 
 

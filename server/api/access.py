@@ -79,11 +79,11 @@ class Access:
         self.keys_changed()
 
     def keys_changed(self) -> None:
-        """Take note that the file was read again."""
+        """Publish the names of the keys after the file was read again."""
         if self.keys is not None:
             self._metrics.set_keys(self.keys.ring.names)
 
-    def greet(self, scope: Scope) -> Client | None:
+    def authenticate(self, scope: Scope) -> Client | None:
         """Look at the headers before anything of the body is read.
 
         Args:
@@ -115,7 +115,7 @@ class Access:
         """
         if self.keys is None:
             return Client(_address(scope), ClientLimits(self._default))
-        client = self.greet(scope)
+        client = self.authenticate(scope)
         if client is not None:
             return client
         key = _key_in(fields) or _key_in_query(scope["query_string"])  # which JSON's fields do not have
@@ -131,7 +131,7 @@ class Access:
         Args:
             scope: ASGI scope.
             fields: of the request.
-            client: what `greet` found.
+            client: what `authenticate` found.
 
         Returns:
             The client.
@@ -151,7 +151,7 @@ class Access:
         return client
 
     @contextmanager
-    def spending(self, client: Client, characters: int) -> Iterator[None]:
+    def charge(self, client: Client, characters: int) -> Iterator[None]:
         """Count characters that the block translates; what the server refuses or fails to do is free.
 
         Args:
@@ -176,7 +176,7 @@ class Access:
             self._allowances.give_back(client.name, characters)
             raise
 
-    def note_detection(self, client: Client) -> None:
+    def record_detection(self, client: Client) -> None:
         """Count a request without characters to pay for.
 
         Args:
@@ -236,7 +236,7 @@ def _bearer(scope: Scope) -> bytes | None:
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, key = value.partition(b" ")
-            # Another scheme is a proxy's affair.
+            # Other authentication schemes belong in a proxy.
             if scheme.lower() == _SCHEME and (key := key.strip()):
                 return bytes(key)
     return None

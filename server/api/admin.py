@@ -89,7 +89,7 @@ class AdminPages:
             "state": self._lifecycle.state,
             "uptime_s": round(self._clock() - self._started_s, 3),
             "requests": self._lifecycle.active,
-            "bundles": [_describe_bundle(serving.model) for serving in router.servings],
+            "bundles": [_describe_bundle(slot.model) for slot in router.slots],
             "queue": {
                 "sentences": stats.queue_sentences,
                 "max_sentences": settings.max_queue_sentences,

@@ -14,7 +14,7 @@ from server.errors import EngineDeadError
 from server.http.lifecycle import Lifecycle
 from server.metrics.registry import Metrics
 from server.service.text.languages import language_name
-from server.service.translation.hot_reload import Serving
+from server.service.translation.model_slot import ModelSlot
 from server.service.translation.router import Router
 
 # A step takes milliseconds. An engine that has work and has not moved for this long will not move again.
@@ -54,8 +54,8 @@ def status_routes(
     def check_alive() -> list[str]:
         """Check all engines, since only a restart brings one back, and name their models."""
         names = []
-        for serving in router.servings:
-            stats, name = serving.model.engine.stats(), serving.model.manifest.name
+        for slot in router.slots:
+            stats, name = slot.model.engine.stats(), slot.model.manifest.name
             if not stats.alive:
                 raise EngineDeadError(f"a worker of the engine of {name} has crashed")
             busy = stats.queue_sentences or stats.rows_busy
@@ -102,10 +102,10 @@ def status_routes(
         """What each bundle's manifest says about its model, and the limits of this server."""
         if access is not None:
             access.identify(request.scope)
-        return JSONResponse({"models": [describe(serving) for serving in router.servings]})
+        return JSONResponse({"models": [describe(slot) for slot in router.slots]})
 
-    def describe(serving: Serving) -> dict[str, Any]:
-        model, limits = serving.model, serving.translator.limits
+    def describe(slot: ModelSlot) -> dict[str, Any]:
+        model, limits = slot.model, slot.translator.limits
         shown: dict[str, Any] = model.manifest.model_dump(mode="json", include=_SHOWN)
         shown["sha256"] = model.sha256
         shown["beam_sizes"] = list(limits.usable_widths)

@@ -111,7 +111,7 @@ class TranslateEndpoint:
         """
         record, access = record_of(scope), self._access
         self._lifecycle.check_accepting()
-        client = None if access is None else access.greet(scope)
+        client = None if access is None else access.authenticate(scope)
         self._check_room(self._lifecycle.active)
         headers = _headers(scope)
         given, typed = await _read(scope, headers, receive, record)
@@ -133,18 +133,18 @@ class TranslateEndpoint:
 
         with self._lifecycle.taking_on():
 
-            def note_disconnect() -> None:
+            def record_disconnect() -> None:
                 record.disconnect_phase = self._router.phase(job.request_id)
 
             def translated() -> Coroutine[Any, Any, Translation]:
-                return unless_disconnected(scope, receive, self._router.translate(job), note_disconnect)
+                return unless_disconnected(scope, receive, self._router.translate(job), record_disconnect)
 
             if access is None or client is None:
                 translation = await translated()
             else:
-                with access.spending(client, sum(map(len, job.texts))):
+                with access.charge(client, sum(map(len, job.texts))):
                     translation = await translated()
-        _note(record, translation)
+        _record(record, translation)
         return _json(translate_answer(fields, translation), _answer_headers(record))
 
     def _time(self, headers: Mapping[str, str]) -> float:
@@ -197,7 +197,7 @@ def translate_routes(
         """All served languages with a confidence of 0 to 100, likeliest first."""
         record = record_of(request.scope)
         lifecycle.check_accepting()
-        client = None if access is None else access.greet(request.scope)
+        client = None if access is None else access.authenticate(request.scope)
         given, typed = await _read(request.scope, _headers(request.scope), request.receive, record)
         if access is not None:
             client = access.admit(request.scope, given, client)
@@ -205,7 +205,7 @@ def translate_routes(
         with lifecycle.taking_on():
             found = await router.detect(fields.q)
         if access is not None and client is not None:
-            access.note_detection(client)
+            access.record_detection(client)
         return _json([{"confidence": d.confidence, "language": d.language} for d in found])
 
     return routes
@@ -231,7 +231,7 @@ async def _read(
     return parse_fields(body, headers, scope["query_string"])
 
 
-def _note(record: RequestRecord, translation: Translation) -> None:
+def _record(record: RequestRecord, translation: Translation) -> None:
     record.sentences = translation.sentences
     record.source_tokens = translation.source_tokens
     record.target_tokens = translation.target_tokens

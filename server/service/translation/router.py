@@ -10,7 +10,7 @@ from server.errors import QueueFullError, TextTooLongError
 from server.service.request_limits import check_texts
 from server.service.text.languages import AUTO, Detection, Detector, Directions
 from server.service.translation.cached_decoding import Phase
-from server.service.translation.hot_reload import Serving, together
+from server.service.translation.model_slot import ModelSlot, merge_stats
 from server.service.translation.request import Translation, TranslationRequest, through
 from server.service.translation.translator import Translator
 
@@ -22,12 +22,12 @@ class Leg:
     """A direction and who translates it.
 
     Attributes:
-        serving: knows the model that serves now.
+        slot: knows the model that serves now.
         source: language code.
         target: language code.
     """
 
-    serving: Serving
+    slot: ModelSlot
     source: str
     target: str
 
@@ -36,19 +36,19 @@ class Router:
     """Translates requests with all models that are served. Used from one event loop.
 
     Attributes:
-        servings: one for each model, in the operator's order.
+        slots: one for each model, in the operator's order.
         directions: every pair that can be asked for.
     """
 
-    def __init__(self, servings: Sequence[Serving], detector: Detector, pivot: str | None = None) -> None:
+    def __init__(self, slots: Sequence[ModelSlot], detector: Detector, pivot: str | None = None) -> None:
         """Find the routes.
 
         Args:
-            servings: one for each model; from here on they are closed by this object.
+            slots: one for each model; from here on they are closed by this object.
             detector: resolves the source language `auto`.
             pivot: language through which pairs without a model go; None refuses them.
         """
-        self.servings = tuple(servings)
+        self.slots = tuple(slots)
         self._detector = detector
         self._pivot = pivot
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="dragoman-detect")
@@ -59,9 +59,9 @@ class Router:
     def find_routes(self) -> None:
         """Look again at what the models translate, after one was exchanged."""
         direct = {
-            (pair.source, pair.target): Leg(serving, pair.source, pair.target)
-            for serving in self.servings
-            for pair in serving.model.manifest.directions
+            (pair.source, pair.target): Leg(slot, pair.source, pair.target)
+            for slot in self.slots
+            for pair in slot.model.manifest.directions
         }
         self._routes = {pair: (leg,) for pair, leg in direct.items()}
         into = [leg for leg in direct.values() if leg.target == self._pivot]
@@ -82,11 +82,11 @@ class Router:
 
     def stats(self) -> EngineStats:
         """Say what all engines are doing now."""
-        return together([serving.stats() for serving in self.servings])
+        return merge_stats([slot.stats() for slot in self.slots])
 
     def stats_by_model(self) -> Mapping[str, EngineStats]:
         """Say it of each model, by its name."""
-        return {serving.model.manifest.name: serving.stats() for serving in self.servings}
+        return {slot.model.manifest.name: slot.stats() for slot in self.slots}
 
     def check_room(self, active: int) -> None:
         """Check that some model would take a request now, whichever it is for.
@@ -99,9 +99,9 @@ class Router:
             QueueFullError: all lines are full; no request needs to be read to know that it is refused.
         """
         refusals = []
-        for serving in self.servings:
+        for slot in self.slots:
             try:
-                serving.model.engine.check_room(active)
+                slot.model.engine.check_room(active)
             except QueueFullError as error:
                 refusals.append(error)
             else:
@@ -127,7 +127,7 @@ class Router:
             UnavailableError: an engine is dead or draining.
         """
         # What a request may hold is the same for all models.
-        check_texts(request.texts, self.servings[0].translator.limits)
+        check_texts(request.texts, self.slots[0].translator.limits)
         target = self.directions.find(request.target, "target")
         detected = None
         if request.source.strip().lower() == AUTO:
@@ -138,10 +138,10 @@ class Router:
         self.directions.check(source, target)
         first, *rest = self._routes[source, target]
         try:
-            with first.serving.translator as translator:
+            with first.slot.translator as translator:
                 # From here on a reload changes nothing for this request.
                 if rest:
-                    with rest[0].serving.translator as second:
+                    with rest[0].slot.translator as second:
                         translation = await self._pivoted(request, translator, first, second, rest[0])
                 else:
                     self._under_way[request.request_id] = translator
@@ -162,7 +162,7 @@ class Router:
         Raises:
             TextTooLongError: the text has too many characters.
         """
-        check_texts([text], self.servings[0].translator.limits)
+        check_texts([text], self.slots[0].translator.limits)
         return await self._rank(text, self.directions.codes)
 
     def phase(self, request_id: str) -> Phase:
@@ -183,7 +183,7 @@ class Router:
         Args:
             timeout_s: for what they are still doing.
         """
-        await asyncio.gather(*(serving.close(timeout_s) for serving in self.servings))
+        await asyncio.gather(*(slot.close(timeout_s) for slot in self.slots))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _pivoted(

@@ -10,7 +10,8 @@ from export.bundle import BundleError
 from server.errors import BundleRefusedError, ReloadFailedError, ReloadInProgressError, UnknownModelError
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
-from server.service.translation.hot_reload import Exchange, Reloader, Serving
+from server.service.translation.model_slot import ModelSlot
+from server.service.translation.reload import Reloader, Reloads
 from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
@@ -24,8 +25,8 @@ class Bench:
         self.gate = threading.Event()
         self.gate.set()
         self.loads: list[str] = []
-        self.servings = {name: Serving(self.translator_of(self.model(name, "1"))) for name in "abc"}
-        self.exchange = Exchange([self.reloader(name) for name in "abc"])
+        self.slots = {name: ModelSlot(self.translator_of(self.model(name, "1"))) for name in "abc"}
+        self.exchange = Reloads([self.reloader(name) for name in "abc"])
 
     def model(self, name: str, version: str) -> ServedModel:
         return served_model(FakeEngine(), name=name, version=version)
@@ -44,11 +45,11 @@ class Bench:
         def nothing(_: object) -> None:
             pass
 
-        return Reloader(self.servings[name], load, self.translator_of, nothing, nothing, nothing, 5.0)
+        return Reloader(self.slots[name], load, self.translator_of, nothing, nothing, nothing, 5.0)
 
     @property
     def versions(self) -> str:
-        return "".join(serving.model.manifest.version for serving in self.servings.values())
+        return "".join(serving.model.manifest.version for serving in self.slots.values())
 
 
 def run(test: Callable[[Bench], Awaitable[None]]) -> None:

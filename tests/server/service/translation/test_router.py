@@ -21,7 +21,7 @@ from server.errors import (
 from server.service.models.served_model import check_together
 from server.service.request_limits import request_limits
 from server.service.text.languages import Detector
-from server.service.translation.hot_reload import Serving
+from server.service.translation.model_slot import ModelSlot
 from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.router import Router
 from server.service.translation.translator import Translator
@@ -41,12 +41,12 @@ class Models:
         return self.engines[pair]
 
     def router(self) -> Router:
-        servings = []
+        slots = []
         for number, (pairs, engine) in enumerate(self.engines.items()):
             model = served_model(engine, name=f"model-{number}", directions=directions(pairs))
             limits = request_limits(self.settings, model.manifest)
-            servings.append(Serving(Translator(model, limits, text_threads=1)))
-        return Router(servings, Detector(), self.pivot)
+            slots.append(ModelSlot(Translator(model, limits, text_threads=1)))
+        return Router(slots, Detector(), self.pivot)
 
     def run(self, test: Callable[[Router], Awaitable[Any]]) -> Any:
         async def main() -> Any:
@@ -212,8 +212,8 @@ def test_cancelling_aborts_whichever_model_is_at_it(held: str) -> None:
             await task
         assert models[held].waiting == 0
         assert models[held].aborted == ["r1"]
-        assert await router.servings[0].translator.wait_unused(0)
-        assert await router.servings[1].translator.wait_unused(0)
+        assert await router.slots[0].translator.wait_unused(0)
+        assert await router.slots[1].translator.wait_unused(0)
 
     models.run(cancel)
 
@@ -272,7 +272,7 @@ def test_an_exchanged_model_changes_the_routes_of_new_requests_only() -> None:
         while not models["fr-en"].waiting:
             await asyncio.sleep(0.001)
         model = served_model(other, name="new", directions=directions("en-es"))
-        serving = router.servings[1]
+        serving = router.slots[1]
         serving.replace(Translator(model, request_limits(models.settings, model.manifest)))
         router.find_routes()
         assert "de" not in router.directions.codes

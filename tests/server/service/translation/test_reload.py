@@ -1,4 +1,4 @@
-"""Exchange of the model over fake engines: who translates what, what becomes of the old one, and faults."""
+"""Reloads of the model over fake engines: who translates what, what becomes of the old one, and faults."""
 
 import asyncio
 import threading
@@ -19,7 +19,8 @@ from server.errors import (
 )
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
-from server.service.translation.hot_reload import Reloader, ReloadOutcome, Serving
+from server.service.translation.model_slot import ModelSlot
+from server.service.translation.reload import Reloader, ReloadOutcome
 from server.service.translation.request import TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
@@ -41,7 +42,7 @@ class Server:
 
     def __init__(self, load: Callable[[], ServedModel], finish_s: float = 10.0) -> None:
         self.first = Engine()
-        self.serving = Serving(self.translator_of(served_model(self.first)))
+        self.serving = ModelSlot(self.translator_of(served_model(self.first)))
         self.outcomes: list[ReloadOutcome] = []
         self.announced: list[str] = []
         self.reloader = Reloader(

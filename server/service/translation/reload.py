@@ -9,13 +9,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from export.bundle import BundleError
-from server.engine.limits import EngineStats
 from server.errors import (
     BundleRefusedError,
     DragomanError,
@@ -24,80 +21,13 @@ from server.errors import (
     SettingError,
     UnknownModelError,
 )
-from server.process_tuning import return_free_memory
 from server.service.models.served_model import ServedModel
+from server.service.translation.model_slot import ModelSlot, close_translator
 from server.service.translation.translator import Translator
 
 ReloadOutcome = Literal["success", "refused", "failed"]
 
 _log = logging.getLogger("dragoman.service")
-
-_CLOSE_TIMEOUT_S = 5.0
-
-
-class Serving:
-    """Which translator new requests get. Used from one event loop.
-
-    Attributes:
-        translator: the one that new requests get. Use it within `with`, and do not keep it.
-        since_s: Unix time from which on it has served.
-    """
-
-    def __init__(self, translator: Translator) -> None:
-        """Begin with the first one.
-
-        Args:
-            translator: over a model whose engine runs; from here on it is closed by this object.
-        """
-        self.translator = translator
-        self.since_s = time.time()
-        self._leaving: Translator | None = None
-
-    @property
-    def model(self) -> ServedModel:
-        """The model that new requests get."""
-        return self.translator.model
-
-    def stats(self) -> EngineStats:
-        """Say what the engine is doing now, and the one whose last requests are being finished."""
-        now = self.model.engine.stats()
-        if self._leaving is None:
-            return now
-        both = together([now, self._leaving.model.engine.stats()])
-        return replace(both, alive=now.alive, last_progress_s=now.last_progress_s)
-
-    def replace(self, translator: Translator) -> None:
-        """Give new requests another translator from now on; `finish_old` has to follow.
-
-        Args:
-            translator: as for the constructor.
-        """
-        self._leaving, self.translator = self.translator, translator
-        self.since_s = time.time()
-
-    async def finish_old(self, timeout_s: float) -> None:
-        """Wait for the requests under way with the replaced translator, then free what it holds.
-
-        Args:
-            timeout_s: how long they may take; then they end with DrainingError.
-        """
-        if self._leaving is None:
-            return
-        if not await self._leaving.wait_unused(timeout_s):
-            _log.warning("requests with the old model that still run after %.0f s are dropped", timeout_s)
-        await _close(self._leaving, _CLOSE_TIMEOUT_S)
-        self._leaving = None
-        await asyncio.to_thread(return_free_memory)
-
-    async def close(self, timeout_s: float) -> None:
-        """Close every engine there is; for the end of the server.
-
-        Args:
-            timeout_s: for what they are still doing.
-        """
-        for translator in (self.translator, self._leaving):
-            if translator is not None:
-                await _close(translator, timeout_s)
 
 
 class Reloader:
@@ -105,7 +35,7 @@ class Reloader:
 
     def __init__(
         self,
-        serving: Serving,
+        slot: ModelSlot,
         load: Callable[[], ServedModel],
         translator_of: Callable[[ServedModel], Translator],
         check: Callable[[ServedModel], None],
@@ -116,7 +46,7 @@ class Reloader:
         """Keep what is needed.
 
         Args:
-            serving: where the new model goes.
+            slot: where the new model goes.
             load: verifies and loads the bundle, starts its engine and translates its golden sentences; called
                 on a thread.
             translator_of: makes the translator over a loaded model.
@@ -125,7 +55,7 @@ class Reloader:
             count: told how each reload ended.
             finish_s: how long requests under way may take with the old model.
         """
-        self._serving = serving
+        self._slot = slot
         self._load = load
         self._translator_of = translator_of
         self._check = check
@@ -138,7 +68,7 @@ class Reloader:
     @property
     def name(self) -> str:
         """Name of the model that serves."""
-        return self._serving.model.manifest.name
+        return self._slot.model.manifest.name
 
     async def reload(self) -> ServedModel:
         """Load, prove and swap; ends when the old model's memory is free.
@@ -178,7 +108,7 @@ class Reloader:
             task.exception()  # whoever waits hears of it, and if nobody does, the log has it
 
     async def _run(self) -> ServedModel:
-        old = _describe(self._serving.model)
+        old = _describe(self._slot.model)
         _log.info("reloading", extra={"old": old})
         outcome: ReloadOutcome = "failed"
         try:
@@ -196,10 +126,10 @@ class Reloader:
         finally:
             self._count(outcome)
         model = translator.model
-        self._serving.replace(translator)
+        self._slot.replace(translator)
         self._announce(model)
         _log.info("reloaded", extra={"old": old, "new": _describe(model)})
-        await self._serving.finish_old(self._finish_s)
+        await self._slot.finish_old(self._finish_s)
         _log.info("the old model is gone", extra={"old": old})
         return model
 
@@ -211,7 +141,7 @@ class Reloader:
             await translator.warm_up()
             self._check(model)
         except BaseException:
-            await _close(translator, 0.0)
+            await close_translator(translator, 0.0)
             raise
         return translator
 
@@ -245,43 +175,12 @@ class Reloader:
         return await loaded
 
 
-def together(stats: Sequence[EngineStats]) -> EngineStats:
-    """Sum up what several engines are doing.
-
-    Args:
-        stats: of each, at least one.
-
-    Returns:
-        Sums, the most rows of a worker, the age of the oldest, the time of the last progress; alive if all
-        are.
-    """
-    if len(stats) == 1:
-        return stats[0]
-    return EngineStats(
-        queue_sentences=sum(one.queue_sentences for one in stats),
-        queue_tokens=sum(one.queue_tokens for one in stats),
-        queue_oldest_age_s=max(one.queue_oldest_age_s for one in stats),
-        rows_busy=sum(one.rows_busy for one in stats),
-        rows_total=sum(one.rows_total for one in stats),
-        max_rows=max(one.max_rows for one in stats),
-        kv_cache_bytes=sum(one.kv_cache_bytes for one in stats),
-        alive=all(one.alive for one in stats),
-        last_progress_s=max(one.last_progress_s for one in stats),
-        engine_pids=tuple(pid for one in stats for pid in one.engine_pids),
-    )
-
-
-async def _close(translator: Translator, timeout_s: float) -> None:
-    await asyncio.to_thread(translator.model.engine.close, timeout_s)
-    translator.close()
-
-
 def _describe(model: ServedModel) -> str:
     return f"{model.manifest.name} {model.manifest.version} ({model.sha256[:12]})"
 
 
-class Exchange:
-    """Lets operators exchange models. Used from one event loop."""
+class Reloads:
+    """Reloads models, one after the other. Used from one event loop."""
 
     def __init__(self, reloaders: Sequence[Reloader]) -> None:
         """Keep what is needed.
