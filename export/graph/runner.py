@@ -169,7 +169,7 @@ class GraphRunner:
             sources: ids of N sentences, prefix and suffix included.
             steps: after which it ends.
             multi_step: the multi-step graph, which then makes the steps; None steps the decoder.
-            most: steps of a multi_step.
+            most: steps of a run.
 
         Returns:
             The tokens [T, N], and what the self-attention caches hold of them.
@@ -207,7 +207,7 @@ class GraphRunner:
 
         Args:
             sources: N sentences, decoded together.
-            steps: of the multi_step; how many hypotheses end meanwhile does not matter.
+            steps: of the run; how many hypotheses end meanwhile does not matter.
             multi_step: the multi-step graph of this beam width.
         """
         count, beams = len(sources), self._beams

@@ -29,7 +29,7 @@ import numpy as np
 from server.engine.options import DecodingOptions
 from server.engine.search.cache_rows import assign_rows
 from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
-from server.engine.search.candidates import Candidates, best_offers, normalisers_of
+from server.engine.search.candidates import Candidates, normalisers_of, top_2k
 from server.engine.search.constraints import Constraints
 from server.engine.search.sampling import Sampler
 from server.engine.search.search import (
@@ -43,7 +43,7 @@ from server.engine.search.search import (
     make_result,
     with_room,
 )
-from server.engine.search.stopping import Ended, Ending, ending_of
+from server.engine.search.stopping import Ended, StoppingCriterion, criterion_of
 from server.engine.sentence_arrays import SentenceArrays
 from server.runtime.memory import Ranker
 from server.runtime.sessions import Beams, BeamSteps
@@ -85,7 +85,7 @@ class BeamSearch:
         self._normalised_first = arrays.array(np.bool_)
         self._full = arrays.array(np.bool_)
         self._options = arrays.values(DecodingOptions())
-        self._endings: list[Ending] = arrays.values(ending_of(DecodingOptions(), 1))
+        self._criteria: list[StoppingCriterion] = arrays.values(criterion_of(DecodingOptions(), 1))
         self._places = np.arange(max_sentences)[:, None]
         self._identity = np.tile(np.arange(beam_width), (max_sentences, 1))
         self._some_first = False  # whether one of all sentences since the last look is normalised first
@@ -102,7 +102,7 @@ class BeamSearch:
         self._log_probability[place, : options.num_hypotheses if options.samples else 1] = 0.0
         self._row_of[place] = np.arange(self._width)
         self._options[place] = options
-        self._endings[place] = ending_of(options, max_length)
+        self._criteria[place] = criterion_of(options, max_length)
         self._full[place] = False
         changes = self._constraints.admit(place, options, max_length)
         self._normalised_first[place] = changes and options.follows_transformers
@@ -120,7 +120,7 @@ class BeamSearch:
 
     def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
         """Choose the next beams of every sentence; see `Search.advance`."""
-        found, gains = self._offers(logits, columns)
+        found, gains = self._top_2k(logits, columns)
         candidates = self._candidates(found, gains, columns)
         self._draw(candidates, logits, found, gains, columns)
         return self._choose(candidates, gains)
@@ -152,7 +152,7 @@ class BeamSearch:
                     ended.append(place)
         return self._keep(count, found, chosen, ended, broken)
 
-    def leeway(self, count: int) -> tuple[int, Beams]:
+    def max_unconstrained_steps(self, count: int) -> tuple[int, Beams]:
         """Tell what sentences can do without this search.
 
         Args:
@@ -163,11 +163,11 @@ class BeamSearch:
             a sentence's last, and what is known of the sentences.
         """
         steps = self._steps[:count]
-        most, may_end = self._constraints.leeway(steps)
+        most, may_end = self._constraints.max_unconstrained_steps(steps)
         beams = Beams(
             order=self._row_of[:count] + self._places[:count] * self._width,
             scores=self._log_probability[:count],
-            room=np.array([ending.room for ending in self._endings[:count]], np.int64),
+            room=np.array([ending.room for ending in self._criteria[:count]], np.int64),
             may_end=may_end,
         )
         if self._sampler.draws(count):
@@ -177,11 +177,11 @@ class BeamSearch:
         left = int((self._max_length[:count] - steps).min()) - 1
         return min(left, most), beams
 
-    def follow(self, made: BeamSteps) -> Advance:
+    def apply_steps(self, made: BeamSteps) -> Advance:
         """Take over what sentences have done without this search.
 
         Args:
-            made: of the sentences in the first places, at most as many steps as `leeway` said; only in the
+            made: of the sentences in the first places; at most `max_unconstrained_steps`, and only in the
                 last of them a sentence had no `room` left.
         """
         steps_made, count, width = made.chosen.shape
@@ -201,7 +201,7 @@ class BeamSearch:
             self._add_ended(place, before, *(of_one.tolist() for of_one in found))
             if step == steps_made - 1:
                 best = float(self._log_probability[place].max())
-                if self._endings[place].done(best, before + 1):
+                if self._criteria[place].done(best, before + 1):
                     ended.append(place)
         self._steps[:count] += steps_made
         broken = np.flatnonzero(made.broken.any(axis=0)).tolist()
@@ -209,7 +209,7 @@ class BeamSearch:
 
     def result(self, place: int) -> SearchResult:
         """Give the best hypotheses of an ended sentence; see `Search.result`."""
-        ranked = self._endings[place].ranked()[: self._options[place].num_hypotheses]
+        ranked = self._criteria[place].ranked()[: self._options[place].num_hypotheses]
         cut = self._forced_end and ranked[0][1].length == self._max_length[place]
         found = [(score, self._tokens_of(place, ended)) for score, ended in ranked]
         return make_result(found, self._eos_id, is_cut=cut)
@@ -222,8 +222,8 @@ class BeamSearch:
         for part in (self._arrays, self._constraints, self._sampler):
             part.move(last, to)
 
-    def _offers(self, logits: Floats, columns: Columns) -> tuple[Places, Floats]:
-        """Constrain the scores [N*K, C] and find the 2K best of every row; see `best_offers`."""
+    def _top_2k(self, logits: Floats, columns: Columns) -> tuple[Places, Floats]:
+        """Constrain the scores [N*K, C] and find the 2K best of every row; see `top_2k`."""
         count = len(logits) // self._width
         first = before = None
         if self._some_first:
@@ -231,7 +231,7 @@ class BeamSearch:
             self._some_first = bool(first.any())
             before = normalisers_of(logits, first)
         self._constraints.apply(logits, self._steps[:count], columns, before)
-        return best_offers(logits, 2 * self._width, self._ranker, before, first)
+        return top_2k(logits, 2 * self._width, self._ranker, before, first)
 
     def _candidates(self, found: Places, gains: Floats, columns: Columns) -> Candidates:
         """Find the 2K best continuations of every sentence, best first.
@@ -308,7 +308,7 @@ class BeamSearch:
         for k in ended:
             scores[k] = found.scores[place, k] = -math.inf
         best = max(scores[k] for k in chosen.tolist())
-        return last_step or best == -math.inf or self._endings[place].done(best, steps + 1)
+        return last_step or best == -math.inf or self._criteria[place].done(best, steps + 1)
 
     def _add_ended(
         self,
@@ -338,7 +338,7 @@ class BeamSearch:
             for k in range(self._width)
             if scores[k] > -math.inf and (last_step or tokens[k] == self._eos_id)
         ]
-        ending = self._endings[place]
+        ending = self._criteria[place]
         for k in ended:
             ending.add(scores[k], Ended(steps, parents[k], tokens[k]), is_best=k == 0)
         self._full[place] = ending.full
@@ -375,6 +375,6 @@ class BeamSearch:
         place, beam = np.nonzero(to_rows != from_rows)
         first_rows = place * self._width
         moved, parent_rows = first_rows + to_rows[place, beam], first_rows + from_rows[place, beam]
-        self._constraints.follow(steps, inputs.reshape(-1), moved, parent_rows)
+        self._constraints.record(steps, inputs.reshape(-1), moved, parent_rows)
         steps += 1
         return Advance(inputs.reshape(-1), ended, broken, moved, parent_rows)

@@ -31,7 +31,7 @@ class Candidates:
     scores: NDArray[np.float64]
 
 
-def best_offers(
+def top_2k(
     logits: Floats,
     offers: int,
     ranker: Ranker | None,

@@ -80,7 +80,7 @@ class Constraints:
         self._last_step[place] = max_length - 1 if self._forced_end else -1
         return bool(self._changes[place])
 
-    def leeway(self, steps: Places) -> tuple[int, bool]:
+    def max_unconstrained_steps(self, steps: Places) -> tuple[int, bool]:
         """Tell for how many steps sentences want nothing but that all or none of them may end.
 
         What the model never writes is no wish of a sentence, and an end token that is forced in the last
@@ -162,7 +162,7 @@ class Constraints:
         prefixed = [(place, self._prefix[place][steps[place]]) for place in np.flatnonzero(begins).tolist()]
         return prefixed + [(place, self._eos_id) for place in np.flatnonzero(ends & ~begins).tolist()]
 
-    def follow(self, steps: Places, tokens: NDArray[np.int64], rows: Places, parents: Places) -> None:
+    def record(self, steps: Places, tokens: NDArray[np.int64], rows: Places, parents: Places) -> None:
         """Remember what was chosen.
 
         Args:

@@ -8,7 +8,7 @@ from server.runtime.memory import Device, Tensor
 from server.runtime.model_spec import ModelSpec
 
 
-class BestColumns:
+class DeviceScores:
     """The best columns of the rows of one batch. Owned by the worker thread."""
 
     def __init__(self, device: Device, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:

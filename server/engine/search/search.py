@@ -1,4 +1,4 @@
-"""Greedy search and sampling over many sentences at once: numpy only, no session and no clock.
+"""What every search over many sentences does: numpy only, no session and no clock.
 
 A search keeps what has been chosen for the sentences of one arena, in the same places. `advance` takes the
 scores of one step and says which sentences have ended, which tokens come next and which rows continue another
@@ -17,7 +17,7 @@ search, see `server.engine.search.stopping`.
 library's choice of algorithm. Every row is reduced on its own, bit by bit the same alone and in any batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,11 +26,6 @@ from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
 from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
-from server.engine.search.constraints import Constraints
-from server.engine.search.log_sum_exp import log_sum_exp
-from server.engine.search.sampling import Sampler
-from server.engine.search.stopping import normalised
-from server.engine.sentence_arrays import SentenceArrays
 from server.engine.sequence import FinishReason, Hypothesis
 
 Floats = NDArray[np.float32]
@@ -113,158 +108,6 @@ class Search(Protocol):
 
 
 NO_ROWS: Places = np.empty(0, np.intp)
-
-
-class GreedySearch:
-    """The most probable token at every step, or one drawn at random. Owned by the worker thread.
-
-    Without options a sentence needs one `argmax`; a log-sum-exp is computed only for those that ask for
-    scores.
-    """
-
-    def __init__(
-        self, max_sentences: int, eos_id: int, suppressed_ids: Sequence[int] = (), forced_end: bool = False
-    ) -> None:
-        """Make room for `max_sentences`; histories grow as needed.
-
-        Args:
-            max_sentences: most sentences at a time.
-            eos_id: the token that ends a target.
-            suppressed_ids: tokens that are never written.
-            forced_end: whether the last step of every sentence yields the end token.
-        """
-        self._eos_id = eos_id
-        self._forced_end = forced_end
-        self._history = np.zeros((max_sentences, 32), np.int32)
-        self._arrays = arrays = SentenceArrays(max_sentences)
-        self._steps = arrays.array(np.intp)
-        self._max_length = arrays.array(np.intp)
-        self._length_penalty = arrays.array(np.float64)
-        self._scored = arrays.array(np.bool_)
-        self._some_scored = False
-        self._log_probability = arrays.array(np.float64)
-        self._places = np.arange(max_sentences)
-        self._constraints = Constraints(1, max_sentences, eos_id, suppressed_ids, forced_end)
-        self._sampler = Sampler(max_sentences)
-
-    def admit(
-        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
-    ) -> None:
-        """Start a sentence at `place`; see `Search.admit`."""
-        self._steps[place] = 0
-        self._max_length[place] = max_length
-        self._length_penalty[place] = options.length_penalty
-        self._scored[place] = options.return_scores
-        self._log_probability[place] = 0.0
-        self._some_scored |= options.return_scores
-        self._history = with_room(self._history, max_length)
-        self._constraints.admit(place, options, max_length)
-        self._sampler.admit(place, options, source, max_length)
-
-    def needs_all(self, count: int) -> bool:
-        """Whether a sentence draws or is constrained; see `Search.needs_all`."""
-        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
-
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
-        """Choose the token of every row; see `Search.advance`."""
-        count = len(logits)
-        places, steps = self._places[:count], self._steps[:count]
-        self._constraints.apply(logits, steps, columns)
-        chosen = logits.argmax(axis=1)
-        best = logits[places, chosen]
-        taken = best
-        drawing, samples = self._sampler.rows(count)
-        if len(drawing):
-            chosen[drawing] = self._sampler.draw(logits, drawing, drawing, samples, steps[drawing])
-            taken = logits[places, chosen]
-
-        def gained(rows: Places) -> Floats:
-            some = logits if len(rows) == count else logits[rows]
-            found: Floats = taken[rows] - log_sum_exp(some, best[rows])
-            return found
-
-        return self._take(columns.tokens(places, chosen), gained, broken_rows(best))
-
-    def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
-        """Take the token of every row; see `Search.choose`."""
-        best = log_probabilities[:, 0]
-        return self._take(tokens[:, 0].copy(), best.__getitem__, broken_rows(best))
-
-    def _take(self, tokens: Tokens, gained: Callable[[Places], Floats], broken: list[int]) -> Advance:
-        """Let every sentence have its token, unless another is forced upon it.
-
-        Args:
-            tokens: int64 [N], changed in place.
-            gained: gives the log-probabilities of the tokens of some rows.
-            broken: places of sentences whose scores are not finite.
-        """
-        count = len(tokens)
-        places, steps = self._places[:count], self._steps[:count]
-        forced = self._constraints.forced(steps)
-        scored = self._scored[:count]
-        if forced:
-            without_choice, their_tokens = np.array(forced).T
-            tokens[without_choice] = their_tokens
-            scored = scored.copy()
-            scored[without_choice] = False
-        if self._some_scored:
-            self._some_scored = bool(self._scored[:count].any())
-        if self._some_scored and scored.any():
-            rows = np.flatnonzero(scored)
-            self._log_probability[rows] += gained(rows)
-        self._constraints.follow(steps, tokens, NO_ROWS, NO_ROWS)
-        self._history[places, steps] = tokens
-        steps += 1
-        ended = np.flatnonzero((tokens == self._eos_id) | (steps >= self._max_length[:count]))
-        return Advance(tokens, ended.tolist(), broken, NO_ROWS, NO_ROWS)
-
-    def leeway(self, count: int) -> tuple[int, bool]:
-        """Tell what sentences can do without this search.
-
-        Args:
-            count: of the sentences, those in the first places.
-
-        Returns:
-            For how many steps the best token is all that they want, and whether it may be the end token.
-        """
-        steps = self._steps[:count]
-        most, may_end = self._constraints.leeway(steps)
-        if self._scored[:count].any() or self._sampler.draws(count):
-            return 0, may_end
-        return min(most, int((self._max_length[:count] - steps).min()) - self._forced_end), may_end
-
-    def follow(self, tokens: NDArray[np.int64]) -> Advance:
-        """Take over what sentences have done without this search.
-
-        Args:
-            tokens: int64 [M, N], of the sentences in the first places; at most as many steps as `leeway`
-                said, and the end token in none but the last.
-        """
-        made, count = tokens.shape
-        steps, last = self._steps[:count], tokens[-1]
-        for place, start in enumerate(steps.tolist()):
-            self._history[place, start : start + made] = tokens[:, place]
-        steps += made
-        ended = np.flatnonzero((last == self._eos_id) | (steps >= self._max_length[:count]))
-        return Advance(last, ended.tolist(), [], NO_ROWS, NO_ROWS)
-
-    def result(self, place: int) -> SearchResult:
-        """Give the one hypothesis of an ended sentence; see `Search.result`."""
-        length = int(self._steps[place])
-        tokens = self._history[place, :length].tolist()
-        score = 0.0
-        if self._scored[place]:
-            score = normalised(
-                float(self._log_probability[place]), length, float(self._length_penalty[place])
-            )
-        cut = self._forced_end and length == self._max_length[place]
-        return make_result([(score, tokens)], self._eos_id, is_cut=cut)
-
-    def move(self, last: int, to: int) -> None:
-        """Forget the sentence at `to`; the one at `last` moves there."""
-        self._history[to] = self._history[last]
-        for part in (self._arrays, self._constraints, self._sampler):
-            part.move(last, to)
 
 
 def make_result(ranked: list[tuple[float, list[int]]], eos_id: int, *, is_cut: bool) -> SearchResult:

@@ -29,7 +29,7 @@ Ranked = list[tuple[float, Ended]]
 """Scores and hypotheses, best first."""
 
 
-class Ending(Protocol):
+class StoppingCriterion(Protocol):
     """The hypotheses of one sentence that have ended. Owned by the worker thread."""
 
     @property
@@ -61,7 +61,7 @@ class Ending(Protocol):
         """Give the hypotheses that count, best first; equal scores in the order in which they ended."""
 
 
-class CTranslate2Ending:
+class CTranslate2Criterion:
     """CTranslate2's rule: done with `beam_size * patience` hypotheses, all of which count.
 
     With a `length_penalty` of 0 it is done as soon as the best candidate of some step has ended and there are
@@ -79,26 +79,26 @@ class CTranslate2Ending:
 
     @property
     def room(self) -> int:
-        """How many are missing, or 1 where it takes no certain number; see `Ending.room`."""
+        """How many are missing, or 1 where it takes no certain number; see `StoppingCriterion.room`."""
         return 1 if self._options.length_penalty == 0 else self._needed - len(self._ended)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
-        """Take a hypothesis that has ended; see `Ending.add`."""
+        """Take a hypothesis that has ended; see `StoppingCriterion.add`."""
         self._ended.append((normalised(log_probability, ended.length, self._options.length_penalty), ended))
         self._best_ended |= is_best
 
     def done(self, best: float, length: int) -> bool:
-        """Tell whether there are enough; see `Ending.done`."""
+        """Tell whether there are enough; see `StoppingCriterion.done`."""
         if self._options.length_penalty == 0 and not self._options.samples:
             return self._best_ended and len(self._ended) >= self._options.num_hypotheses
         return len(self._ended) >= self._needed
 
     def ranked(self) -> Ranked:
-        """Give all of them; see `Ending.ranked`."""
+        """Give all of them; see `StoppingCriterion.ranked`."""
         return _best_first(self._ended)
 
 
-class TransformersEnding:
+class TransformersCriterion:
     """The rule of transformers' `generate` (5.x) with `early_stopping` False, True or "never".
 
     The K best ended hypotheses count. Once there are K: True is done; the others are done when the best
@@ -121,21 +121,21 @@ class TransformersEnding:
 
     @property
     def full(self) -> bool:
-        """Whether K have ended; see `Ending.full`."""
+        """Whether K have ended; see `StoppingCriterion.full`."""
         return len(self._kept) == self._options.beam_size
 
     @property
     def room(self) -> int:
-        """How many are missing of K; see `Ending.room`."""
+        """How many are missing of K; see `StoppingCriterion.room`."""
         return self._options.beam_size - len(self._kept)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
-        """Keep a hypothesis if it is among the K best; see `Ending.add`."""
+        """Keep a hypothesis if it is among the K best; see `StoppingCriterion.add`."""
         score = normalised(log_probability, max(1, ended.length - self._prompt), self._options.length_penalty)
         self._kept = _best_first([*self._kept, (score, ended)])[: self._options.beam_size]
 
     def done(self, best: float, length: int) -> bool:
-        """Tell whether no beam could still improve the K best; see `Ending.done`."""
+        """Tell whether no beam could still improve the K best; see `StoppingCriterion.done`."""
         rule, penalty = self._options.early_stopping, self._options.length_penalty
         if not self.full or rule is True:
             return self.full
@@ -143,15 +143,15 @@ class TransformersEnding:
         return normalised(best, reached, penalty) <= self._kept[-1][0]
 
     def ranked(self) -> Ranked:
-        """Give the K best; see `Ending.ranked`."""
+        """Give the K best; see `StoppingCriterion.ranked`."""
         return self._kept
 
 
-def ending_of(options: DecodingOptions, max_length: int) -> Ending:
+def criterion_of(options: DecodingOptions, max_length: int) -> StoppingCriterion:
     """Start collecting the hypotheses of a sentence by the rule that its options ask for."""
     if options.follows_transformers:
-        return TransformersEnding(options, max_length)
-    return CTranslate2Ending(options)
+        return TransformersCriterion(options, max_length)
+    return CTranslate2Criterion(options)
 
 
 def normalised(log_probability: float, length: int, length_penalty: float) -> float:

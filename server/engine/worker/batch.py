@@ -11,8 +11,9 @@ from server.engine.kv_cache.arena import Arena
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver
 from server.engine.search.beam import BeamSearch
-from server.engine.search.device_scores import BestColumns
-from server.engine.search.search import Advance, GreedySearch, SearchResult
+from server.engine.search.device_scores import DeviceScores
+from server.engine.search.greedy import GreedySearch
+from server.engine.search.search import Advance, SearchResult
 from server.engine.sequence import Outcome, Sequence, SequenceResult
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.shortlist.projection_columns import ProjectionColumns
@@ -115,9 +116,9 @@ class Batch:
         device = sessions.device
         caches = None if device is None else device.caches(spec, beam_width, max_sentences)
         self._arena = Arena(spec, beam_width, max_sentences, caches, has_own_logits=shortlist is None)
-        self._best: BestColumns | None = None
+        self._device_scores: DeviceScores | None = None
         if device is not None:
-            self._best = BestColumns(device, spec, beam_width, max_sentences)
+            self._device_scores = DeviceScores(device, spec, beam_width, max_sentences)
         ids = spec.eos_id, spec.suppressed_ids, spec.forced_end
         self._search: GreedySearch | BeamSearch
         if beam_width == 1:
@@ -128,7 +129,7 @@ class Batch:
         self._position_bytes *= spec.cache_dtype.itemsize
         self._score_bytes = spec.vocabulary_size * np.dtype(np.float32).itemsize
         # Several steps of a beam search need 2K words besides the end token.
-        self._may_leap = spec.vocabulary_size - len(spec.suppressed_ids) > 2 * beam_width
+        self._allows_beam_steps = spec.vocabulary_size - len(spec.suppressed_ids) > 2 * beam_width
         self.sequences: list[Sequence] = []
         self.steps = 1
 
@@ -174,7 +175,7 @@ class Batch:
         """
         arena = self._arena
         failed: dict[int, InferenceError] = {}
-        advance = self._leap(most) if most > 1 else None
+        advance = self._several_steps(most) if most > 1 else None
         if advance is None:
             advance = self._advance(failed)
         arena.finish_step(self.steps)
@@ -201,33 +202,33 @@ class Batch:
         self.steps = 1
         arena.prepare_step()
         failed.update(self._run(0, arena.count))
-        if self._best is not None:
-            return self._best.advance(self._search, arena.logits[: arena.rows])
+        if self._device_scores is not None:
+            return self._device_scores.advance(self._search, arena.logits[: arena.rows])
         if self._columns is not None:
             return self._search.advance(*self._columns.own_scores())
         return self._search.advance(arena.logits[: arena.rows])
 
-    def _leap(self, most: int) -> Advance | None:
+    def _several_steps(self, most: int) -> Advance | None:
         """Make several steps of few sentences in one run; None if that cannot be done now."""
         # Caches that grow before they must would be copied for nothing.
         most = min(most, self._arena.free_positions)
         try:
             if isinstance(self._search, BeamSearch):
-                return self._leap_beams(self._search, most)
-            return self._leap_greedily(self._search, most)
+                return self._beam_steps(self._search, most)
+            return self._greedy_steps(self._search, most)
         except InferenceError:
             pass  # a single step says what to make of it
         return None
 
-    def _leap_greedily(self, search: GreedySearch, most: int) -> Advance | None:
+    def _greedy_steps(self, search: GreedySearch, most: int) -> Advance | None:
         """Make several greedy steps of all sentences, if they are few."""
         burst, arena = self._sessions.burst, self._arena
         positions = arena.target_capacity + arena.source_capacity
         row_bytes = positions * self._position_bytes + self._score_bytes
         if burst is None or (arena.count > 1 and arena.count * row_bytes > GREEDY_MULTI_STEP_BYTES):
             return None
-        room, may_end = search.leeway(arena.count)
-        steps = min(most, room)
+        unconstrained, may_end = search.max_unconstrained_steps(arena.count)
+        steps = min(most, unconstrained)
         if steps < 2:
             return None
         arena.prepare_step()
@@ -235,17 +236,17 @@ class Batch:
         if tokens is None:
             return None
         self.steps = len(tokens)
-        return search.follow(tokens)
+        return search.apply_steps(tokens)
 
-    def _leap_beams(self, search: BeamSearch, most: int) -> Advance | None:
+    def _beam_steps(self, search: BeamSearch, most: int) -> Advance | None:
         """Make several steps of all sentences, if they are few."""
         burst, arena = self._sessions.beam_burst, self._arena
         positions = BEAM_MULTI_STEP_BYTES // (arena.rows * self._position_bytes)
         most = min(most, positions - arena.longest_target)
-        if burst is None or not self._may_leap or most < 2:
+        if burst is None or not self._allows_beam_steps or most < 2:
             return None
-        room, beams = search.leeway(arena.count)
-        steps = min(most, room)
+        unconstrained, beams = search.max_unconstrained_steps(arena.count)
+        steps = min(most, unconstrained)
         if steps < 2:
             return None
         arena.prepare_step()
@@ -253,7 +254,7 @@ class Batch:
         if made is None:
             return None
         self.steps = len(made.chosen)
-        return search.follow(made)
+        return search.apply_steps(made)
 
     def drop(self, leaving: Iterable[Sequence]) -> None:
         """Free the rows of sentences that nobody waits for; those that are not here are ignored."""

@@ -11,7 +11,7 @@ from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
 from server.engine.search.candidate_ids import Columns
 from server.engine.search.constraints import Constraints, repeated
-from server.engine.search.search import GreedySearch
+from server.engine.search.greedy import GreedySearch
 from tests.examples import examples
 
 EOS, VOCABULARY = 1, 30
@@ -24,7 +24,7 @@ def admitted(
     constraints = Constraints(len(histories), 1, EOS, suppressed)
     constraints.admit(0, options, 500)
     for step, tokens in enumerate(zip(*histories, strict=True)):
-        constraints.follow(np.array([step]), np.array(tokens), np.empty(0, np.intp), np.empty(0, np.intp))
+        constraints.record(np.array([step]), np.array(tokens), np.empty(0, np.intp), np.empty(0, np.intp))
     return constraints
 
 
@@ -145,7 +145,7 @@ def test_a_moved_sentence_keeps_its_history() -> None:
     for place in range(3):
         constraints.admit(place, DecodingOptions() if place < 2 else options, 9)
     tokens = np.array([4, 5, 6, 7, 8, 9])
-    constraints.follow(np.zeros(3, np.intp), tokens, np.array([5]), np.array([4]))
+    constraints.record(np.zeros(3, np.intp), tokens, np.array([5]), np.array([4]))
     constraints.move(2, 0)
     scores = np.zeros((4, 20), np.float32)
     constraints.apply(scores, np.ones(2, np.intp), Columns())

@@ -9,8 +9,9 @@ from transformers.generation import logits_process
 
 from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
+from server.engine.search.greedy import GreedySearch
 from server.engine.search.sampling import NUCLEUS, Sampler, uniforms
-from server.engine.search.search import GreedySearch, SearchResult
+from server.engine.search.search import SearchResult
 
 EOS = 1
 

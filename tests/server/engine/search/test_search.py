@@ -8,8 +8,10 @@ import pytest
 from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
 from server.engine.search.cache_rows import assign_rows
+from server.engine.search.greedy import GreedySearch
 from server.engine.search.log_sum_exp import log_sum_exp
-from server.engine.search.search import GreedySearch, Search, SearchResult, broken_rows, normalised
+from server.engine.search.search import Search, SearchResult, broken_rows
+from server.engine.search.stopping import normalised
 
 EOS, VOCABULARY = 1, 40
 

@@ -55,14 +55,14 @@ class Sentences:
 
     def run(self, steps: int) -> BeamSteps | None:
         self.arena.prepare_step()
-        left, beams = self.search.leeway(self.count)
+        left, beams = self.search.max_unconstrained_steps(self.count)
         steps = min(steps, left, self.arena.free_positions)
         return self.burst.run(self.arena.buffers(0, self.count), beams, steps)
 
     def leap(self, steps: int) -> int:
         made = self.run(steps)
         assert made is not None
-        advance = self.search.follow(made)
+        advance = self.search.apply_steps(made)
         self.arena.finish_step(len(made.chosen))
         self.arena.input_ids[: self.arena.rows, 0] = advance.tokens
         self.steps += len(made.chosen)
@@ -71,14 +71,14 @@ class Sentences:
     @property
     def rows(self) -> NDArray[np.int64]:
         """Rows of all beams, the best beam of a sentence first."""
-        order: NDArray[np.int64] = self.search.leeway(self.count)[1].order.reshape(-1)
+        order: NDArray[np.int64] = self.search.max_unconstrained_steps(self.count)[1].order.reshape(-1)
         return order
 
     @property
     def state(self) -> list[NDArray[np.generic]]:
         inputs = self.arena.buffers(0, self.count).inputs
         caches = [inputs[f"self_{part}_{n}"][:, :, : self.steps] for n in (0, 1) for part in ("key", "value")]
-        _, beams = self.search.leeway(self.count)
+        _, beams = self.search.max_unconstrained_steps(self.count)
         return [*(array[self.rows] for array in (*caches, inputs["input_ids"])), beams.scores, beams.room]
 
 
@@ -98,7 +98,7 @@ def test_steps_in_one_run_leave_what_single_steps_leave(runtime: ModelRuntime, c
         while single.steps < several.steps:
             single.step()
         assert same(single, several)
-        expected, found = ([e.ranked() for e in one.search._endings[:count]] for one in (single, several))
+        expected, found = ([e.ranked() for e in one.search._criteria[:count]] for one in (single, several))
         assert expected == found
         ended += [len(hypotheses) for hypotheses in found]
     assert max(ended) > 1  # or there would have been nothing to compare
@@ -122,7 +122,7 @@ def test_the_end_token_is_not_chosen_before_it_may_be(runtime: ModelRuntime) -> 
 
 def test_a_run_ends_with_the_step_that_leaves_no_room(runtime: ModelRuntime) -> None:
     sentences = Sentences(runtime)
-    for ending in sentences.search._endings[:3]:
+    for ending in sentences.search._criteria[:3]:
         ending._needed = 1  # type: ignore[attr-defined]
     made = sentences.run(40)
     assert made is not None
