@@ -30,7 +30,8 @@ ARG COMMIT=unknown
 RUN python -m pip uninstall --yes pip \
  && rm -rf /usr/local/lib/python3.12/ensurepip \
  && groupadd --gid 10001 dragoman \
- && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin dragoman
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin dragoman \
+ && install --directory --owner 10001 --group 10001 --mode 700 /var/cache/dragoman
 COPY --from=build /opt/dragoman /opt/dragoman
 COPY bundles /bundles
 ENV PATH=/opt/dragoman/bin:$PATH \
@@ -38,6 +39,7 @@ ENV PATH=/opt/dragoman/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     ORT_DISABLE_TELEMETRY=1 \
     DRAGOMAN_BUNDLE=/bundles \
+    DRAGOMAN_WEIGHTS_CACHE=/var/cache/dragoman \
     DRAGOMAN_HOST=0.0.0.0 \
     DRAGOMAN_PORT=8000 \
     DRAGOMAN_COMMIT=${COMMIT}

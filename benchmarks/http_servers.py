@@ -11,12 +11,13 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from benchmarks.models import Model
-from benchmarks.turns import PeerError, running
+from benchmarks.turns import REPOSITORY, PeerError, running
 from server.metrics.process import anonymous_bytes
 
 _READY_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 15.0
@@ -69,8 +70,12 @@ def ctranslate2(
 
 
 @contextlib.contextmanager
-def serving(server: Server) -> Iterator[tuple[int, int]]:
+def serving(server: Server, checkout: Path = REPOSITORY) -> Iterator[tuple[int, int]]:
     """Run a server; yields its port and process id once it is ready, and ends it afterwards.
+
+    Args:
+        server: to run.
+        checkout: working tree whose sources it runs.
 
     Raises:
         PeerError: it ended, or was not ready within two minutes.
@@ -79,7 +84,7 @@ def serving(server: Server) -> Iterator[tuple[int, int]]:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     command = [sys.executable, *server.arguments, "--port", str(port)]
-    with running(command, _END_TIMEOUT_S, env=os.environ | server.variables) as process:
+    with running(command, _END_TIMEOUT_S, cwd=checkout, env=os.environ | server.variables) as process:
         _wait_until_ready(server, process, port)
         yield port, process.pid
 

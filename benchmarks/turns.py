@@ -126,7 +126,7 @@ def running(command: Sequence[str], patience_s: float, **options: Any) -> Iterat
     process: subprocess.Popen[Any] | None = None
     try:
         with signals_held():
-            process = subprocess.Popen(command, cwd=REPOSITORY, start_new_session=True, **options)
+            process = subprocess.Popen(command, start_new_session=True, **{"cwd": REPOSITORY, **options})
         yield process
     finally:
         if process is not None and process.poll() is None:

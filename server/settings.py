@@ -80,6 +80,8 @@ class Settings(BaseSettings):
             beside them, may take; others wait for it. Several models get equal shares.
         cache_bytes: memory for sentences that were translated, which are not computed again; 0 computes every
             sentence.
+        weights_cache: folder of weights that were packed for this processor, which the sessions of a model
+            share; `auto` is `dragoman` in the user's cache folder, `none` packs them for every session.
         max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
             step back.
         max_queue_sentences: sentences that may wait for a model before requests are refused with 429.
@@ -130,6 +132,7 @@ class Settings(BaseSettings):
     shortlist: bool = True
     max_kv_cache_mib: Annotated[int, BeforeValidator(in_mebibytes), Field(ge=1)] = 2048
     cache_bytes: Annotated[int, BeforeValidator(in_bytes), Field(ge=0)] = 64 << 20
+    weights_cache: Annotated[str, Field(min_length=1)] = "auto"
     max_batch_tokens: Positive = 1024
     max_queue_sentences: Positive = 2048
     max_queue_tokens: Positive = 65536
@@ -187,6 +190,16 @@ class Settings(BaseSettings):
     def kv_cache_bytes(self) -> int:
         """What the keys and values of one model may take."""
         return (self.max_kv_cache_mib << 20) // len(self.bundle)
+
+    @property
+    def weights_cache_folder(self) -> Path | None:
+        """Where packed weights lie; None if every session packs its own."""
+        if self.weights_cache == "none":
+            return None
+        if self.weights_cache != "auto":
+            return Path(self.weights_cache)
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return Path(caches, "dragoman") if os.path.isabs(caches) else None
 
     @property
     def engine_workers(self) -> int:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -25,6 +26,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests that send a sentence again want it computed again; those of the cache say so.
 os.environ.setdefault("DRAGOMAN_CACHE_BYTES", "0")
+if "DRAGOMAN_WEIGHTS_CACHE" not in os.environ:  # not the user's own
+    _weights = tempfile.TemporaryDirectory(prefix="dragoman-weights-")
+    os.environ["DRAGOMAN_WEIGHTS_CACHE"] = _weights.name
 
 Precision = Literal["fp32", "fp16", "int8"]
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -6,12 +6,13 @@ workers of one thread beat one worker of many. Every worker has its own IO bindi
 A worker that has the machine to itself uses the cores of the others: a second session of the same graph,
 with several threads that spin while a run lasts. On two cores that takes 1.5 instead of 2.5 ms for one row of
 6+6 layers of 512 (int8), and gives the same bits. It takes as much memory again as the graphs that were used
-so.
+so, unless packed weights are shared (`packed_weights`).
 """
 
 import functools
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from export.bundle import BundleError, Manifest
 from server.errors import InferenceError
+from server.process_tuning import return_free_memory
 from server.runtime.device.device import OnnxDevice
 from server.runtime.device.sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from server.runtime.model_spec import ModelSpec, cache_names
@@ -29,7 +31,7 @@ from server.runtime.multi_step.graphs import MultiStepGraphs
 from server.runtime.multi_step.greedy import OnnxGreedyMultiStep
 from server.runtime.onnx.concurrency import PROCESS_TRAFFIC
 from server.runtime.onnx.graph import FileStates, Graph, file_states
-from server.runtime.onnx.huge_pages import huge_pages_so_far, use_huge_pages
+from server.runtime.onnx.packed_weights import open_packed, packed_graphs
 from server.runtime.onnx.projection import COLUMN_INPUTS, OnnxColumns
 from server.runtime.onnx.session_options import CPU, Provider, open_session, run_options, session_options
 from server.runtime.onnx.sessions import OnnxDecoder, OnnxEncoder
@@ -37,6 +39,8 @@ from server.runtime.onnx.top_k_ranker import OnnxRanker, host_ranking_graph
 from server.runtime.sessions import DecoderSession, EncoderSession
 
 PROCESSOR = OnnxDevice("cpu", CPU, CPU)
+
+_log = logging.getLogger("dragoman.runtime")
 
 Loader = Callable[[str], Callable[[int], ort.InferenceSession]]
 """Given a file, gives what loads its graph for runs of so many threads."""
@@ -60,6 +64,7 @@ class ModelRuntime:
         solo_threads: int,
         device: OnnxDevice | None,
         shortlist: bool,
+        weights_cache: Path | None,
     ) -> None:
         """Load the encoder and the decoder of width 1; `load` does this and more.
 
@@ -70,6 +75,7 @@ class ModelRuntime:
             solo_threads: threads of a run that has the machine to itself.
             device: where caches and scores lie; None for numpy arrays.
             shortlist: whether to load decoders that take columns as inputs.
+            weights_cache: as of `load`.
         """
         self._manifest = manifest
         self._device, self._memory = device, None if device is None else DeviceMemory(device)
@@ -81,8 +87,11 @@ class ModelRuntime:
         # Neither knows this object, so that nothing keeps weights that are let go.
         self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
         where = PROCESSOR if device is None else device
-        self._encoder_loader = functools.partial(_loader, directory, intra_op_threads, where.providers)
-        self._loader = functools.partial(_loader, directory, intra_op_threads, where.replaying)
+        packed = {} if device or not weights_cache else packed_graphs(weights_cache, directory, manifest)
+        self._encoder_loader = functools.partial(
+            _loader, directory, packed, intra_op_threads, where.providers
+        )
+        self._loader = functools.partial(_loader, directory, packed, intra_op_threads, where.replaying)
         self._run_options = run_options()
         self._lock = threading.Lock()
         self._decoders: dict[int, Graph] = {}
@@ -106,6 +115,7 @@ class ModelRuntime:
         beam_widths: Sequence[int] = (1,),
         shortlist: bool = False,
         bursts: bool = False,
+        weights_cache: Path | None = None,
     ) -> Self:
         """Load a verified bundle.
 
@@ -119,6 +129,8 @@ class ModelRuntime:
             shortlist: use the bundle's shortlist, if it has one.
             bursts: load the multi-step graphs for greedy search and the model's own beam width now, not when
                 they are first needed: who forks processes wants them to share these.
+            weights_cache: folder of weights that were packed for this processor, which all sessions share;
+                None packs them for every session.
 
         Returns:
             The loaded model.
@@ -126,13 +138,12 @@ class ModelRuntime:
         Raises:
             BundleError: a graph is not what the manifest says, or ONNX Runtime refuses it.
         """
-        before = huge_pages_so_far()
-        runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist)
+        runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist, weights_cache)
         for width in beam_widths:
             runtime._decoder_graph(width)
         if bursts and runtime._bursts is not None:
             runtime._bursts.load(manifest.generation.beam_size or 1)
-        use_huge_pages(before)
+        return_free_memory()  # of loading; forked processes would have it, too
         return runtime
 
     @property
@@ -255,21 +266,30 @@ class ModelRuntime:
 
 
 def _loader(
-    directory: Path, shared_threads: int, providers: Sequence[Provider], file: str
+    directory: Path,
+    packed: Mapping[str, Path],
+    shared_threads: int,
+    providers: Sequence[Provider],
+    file: str,
 ) -> Callable[[int], ort.InferenceSession]:
     """Give what loads a graph for runs of so many threads."""
-    return functools.partial(_load, directory, shared_threads, providers, file)
+    return functools.partial(_load, directory / file, packed.get(file), shared_threads, providers)
 
 
 def _load(
-    directory: Path, shared_threads: int, providers: Sequence[Provider], file: str, threads: int
+    file: Path, packed: Path | None, shared_threads: int, providers: Sequence[Provider], threads: int
 ) -> ort.InferenceSession:
-    """Load a graph for runs of so many threads."""
-    options = session_options(threads, providers, spin=threads > shared_threads)
+    """Load a graph for runs of so many threads, with packed weights if there are any."""
+    options = functools.partial(session_options, threads, providers, spin=threads > shared_threads)
+    if packed is not None:
+        try:
+            return open_packed(packed, options())
+        except Exception as error:  # noqa: BLE001 - the bundle's own graph says whether it is the reason
+            _log.warning("%s packs its weights for itself: %s", file.name, error)
     try:
-        return open_session(directory / file, options, providers)
+        return open_session(file, options(), providers)
     except Exception as error:
-        raise BundleError(file, f"ONNX Runtime does not load it: {error}") from error
+        raise BundleError(file.name, f"ONNX Runtime does not load it: {error}") from error
 
 
 def _is_unchanged(directory: Path, states: FileStates) -> bool:

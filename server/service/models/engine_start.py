@@ -111,6 +111,7 @@ def _start_workers(
         beam_widths=widths,
         shortlist=settings.shortlist,
         bursts=bool(processes),
+        weights_cache=settings.weights_cache_folder,
     )
     limits = _limits(settings, manifest, workers)
     if processes:  # the line, and what bounds it, are the server's
