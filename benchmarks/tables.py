@@ -39,8 +39,8 @@ def put_between(page: str, name: str, content: str) -> str:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Write a Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (header, *rows))
+    return "\n".join([first, "|" + "---|" * len(header), *others])
 
 
 def shown(value: Spread, digits: int = 2) -> str:
