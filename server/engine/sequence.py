@@ -1,15 +1,17 @@
-"""The engine's vocabulary: what is asked of a sentence, what it is while it waits, what comes back.
+"""A sentence while it waits and while it is decoded, and what comes back.
 
 Everything here is a plain value. No clock, no thread, no session.
 """
 
-import contextlib
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
 from server.engine.options import DecodingOptions
 from server.errors import AbortedError, DeadlineExceededError, DragomanError
+
+Priority = Literal["interactive", "bulk"]
+"""Class of a request: somebody waits for a few sentences, or it is a document."""
 
 FinishReason = Literal["eos", "length"]
 """Why a sentence ended: the model said so, or `max_decoding_length` was reached."""
@@ -57,25 +59,34 @@ class SequenceResult:
 class Sequence:
     """A sentence on its way through the engine; compared by identity.
 
+    The dispatcher makes it. A worker thread decodes the same object, a worker process a copy without the
+    fields that only the dispatcher uses: `request_id`, `future` and `worker`.
+
     Attributes:
-        request_id: the request it belongs to.
+        number: stands for it in messages.
         source: token ids with the model's prefix and suffix.
         options: how to decode it.
+        priority: class of its request.
         submitted_s: monotonic time of submission.
         deadline_s: monotonic time after which nobody waits for it; infinity if somebody always does.
+        request_id: the request it belongs to.
         future: where its one outcome goes.
-        aborted: set by an abort; the row is freed before the next step.
+        worker: index of the worker that has it; None while it waits in the queue.
+        aborted: set by an abort; its rows are freed before the next step.
         queue_s: seconds it waited; known once it is admitted.
         encode_s: seconds of its encoder run; known once it is encoded.
         decoding_since_s: monotonic time at which it entered the decoder.
     """
 
-    request_id: str
+    number: int
     source: tuple[int, ...]
     options: DecodingOptions
+    priority: Priority
     submitted_s: float
     deadline_s: float
-    future: Future[SequenceResult]
+    request_id: str = ""
+    future: Future[SequenceResult] | None = None
+    worker: int | None = None
     aborted: bool = False
     queue_s: float = 0.0
     encode_s: float = 0.0
@@ -98,17 +109,9 @@ class Outcome:
     sequence: Sequence
     result: SequenceResult | DragomanError
 
-    def resolve(self) -> None:
-        """Set the future; the one place where that is done. One that its caller cancelled stays cancelled."""
-        with contextlib.suppress(InvalidStateError):
-            if isinstance(self.result, SequenceResult):
-                self.sequence.future.set_result(self.result)
-            else:
-                self.sequence.future.set_exception(self.result)
-
 
 def end_of_unwanted(sequence: Sequence) -> DragomanError:
-    """The error of a sentence that is taken out before it has a result."""
+    """Give the error of a sentence that is taken out before it has a result."""
     if sequence.aborted:
         return AbortedError("the request was aborted")
     return DeadlineExceededError("the deadline passed before the translation was ready")

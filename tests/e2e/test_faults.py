@@ -111,7 +111,8 @@ def test_beside_a_bad_sentence_an_array_fails_and_leaves_nothing_behind(
 
 @pytest.fixture(scope="module")
 def blocked(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
-    with faulty(tiny_bundle, tmp_path_factory.mktemp("blocked"), "blocked", max_queue_sentences=16) as stage:
+    sizes = {"max_queue_sentences": 16, "max_rows": 1, "max_beam_size": 1}
+    with faulty(tiny_bundle, tmp_path_factory.mktemp("blocked"), "blocked", **sizes) as stage:
         yield stage
 
 
@@ -194,24 +195,26 @@ def test_clients_that_give_up_leave_no_work_behind(tiny_bundle: Path, tmp_path: 
         assert stage.metric('sentences_finished_total{reason="cancelled"}') == 200
 
 
-def test_a_worker_that_crashes_is_seen_at_once_and_nobody_hangs(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_workers_that_crash_again_and_again_are_seen_at_once_and_nobody_hangs(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     with faulty(tiny_bundle, tmp_path, "crash") as stage:
         assert stage.post().status_code == 200
         stage.on()
         started_s = time.monotonic()
         with ThreadPoolExecutor(8) as callers:
             answers = list(callers.map(lambda _: stage.post(), range(8)))
-        assert time.monotonic() - started_s < 1 + SLACK_S
+        assert time.monotonic() - started_s < 3 + SLACK_S
         for answer in answers:
             assert (answer.status_code, answer.json()["code"]) == (503, "engine_dead")
             assert int(answer.headers["retry-after"]) >= 1
         assert (stage.status("/livez"), stage.status("/readyz")) == (503, 503)
         assert stage.metric("engine_alive") == 0
-        assert stage.metric('engine_errors_total{kind="worker_lost"}') == 1
+        assert stage.metric('engine_errors_total{kind="worker_lost"}') == 3
         started_s = time.monotonic()
         assert stage.server.stop() == 0
         assert time.monotonic() - started_s < 5
-    assert "a worker crashed" in stage.server.log.read_text(encoding="utf-8")
+    assert "a worker crashes" in stage.server.log.read_text(encoding="utf-8")
 
 
 def test_decoding_ends_without_an_end_token(tiny_bundle: Path, tmp_path: Path) -> None:

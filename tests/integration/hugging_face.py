@@ -15,8 +15,8 @@ from export.pipeline import ExportOptions
 from model.tokenizer import Tokenizer
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
-from server.engine.worker.loop import WorkerPool
 from server.runtime.model_runtime import ModelRuntime
+from tests.server.engine.pools import thread_engine
 
 WAIT_S = 240.0
 
@@ -83,8 +83,7 @@ class Served:
         self.tokenizer = Tokenizer.load(*self.manifest.tokenizer.paths(directory))
         runtime = ModelRuntime.load(directory, self.manifest)
         limits = EngineLimits(workers=2, max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
-        self.pool = WorkerPool(runtime, limits)
-        self.pool.start()
+        self.pool = thread_engine(runtime, limits)
 
     def ids(self, texts: Sequence[str], direction: int = 0) -> list[list[int]]:
         """Source ids as the server makes them."""

@@ -14,10 +14,10 @@ from model.checkpoint import load_checkpoint
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
-from server.engine.worker.loop import WorkerPool
 from server.runtime.model_runtime import ModelRuntime
 from tests import factories
 from tests.server.engine import slow
+from tests.server.engine.pools import thread_engine
 
 WAIT_S = 60.0
 
@@ -28,8 +28,7 @@ class Loaded:
     def __init__(self, directory: Path) -> None:
         self.manifest: Manifest = verify_bundle(directory)
         runtime = ModelRuntime.load(directory, self.manifest)
-        self.pool = WorkerPool(runtime, EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000))
-        self.pool.start()
+        self.pool = thread_engine(runtime, EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000))
 
     def translate(
         self, sources: list[tuple[int, ...]], options: DecodingOptions

@@ -18,12 +18,16 @@ import pytest
 from onnx import numpy_helper
 
 from export.bundle import Generation, Golden, Manifest, verify_bundle
+from server.engine.dispatch.dispatcher import Dispatcher
+from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.memory_channel import MemoryChannel
+from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.limits import EngineLimits
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
 from server.engine.worker import loop
-from server.engine.worker.loop import WorkerPool
+from server.engine.worker.loop import Worker
 from server.errors import InferenceError
 from server.runtime.device import cuda_graphs
 from server.runtime.device.device import OnnxDevice
@@ -33,6 +37,7 @@ from server.runtime.model_runtime import ModelRuntime
 from server.runtime.onnx.graph import Graph
 from server.service.models.self_test import warm_up
 from tests.server import random_bundle
+from tests.server.engine.pools import thread_engine
 from tests.server.runtime.devices import CPU_AS_DEVICE, RecordingSession, device_named, needs_cuda
 from tests.server_process import wait_for
 
@@ -92,12 +97,10 @@ class Both:
             ModelRuntime.load(directory, manifest),
             ModelRuntime.load(directory, manifest, device=device),
         )
-        self.host, self.device = (WorkerPool(runtime, limits) for runtime in runtimes)
-        self.host.start()
-        self.device.start()
+        self.host, self.device = (thread_engine(runtime, limits) for runtime in runtimes)
         self.sources = sources(manifest.architecture.vocab_size, 20)
 
-    def translate(self, pool: WorkerPool, each: list[DecodingOptions]) -> list[tuple[Hypothesis, ...]]:
+    def translate(self, pool: Dispatcher, each: list[DecodingOptions]) -> list[tuple[Hypothesis, ...]]:
         futures = pool.submit("request", self.sources[: len(each)], each)
         return [future.result(WAIT_S).hypotheses for future in futures]
 
@@ -191,9 +194,8 @@ def test_scores_that_are_no_numbers_fail_their_sentence_alone(
     )
     onnx.save(encoder, tmp_path / "encoder.onnx")
     runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
-    pool = WorkerPool(runtime, EngineLimits(workers=1, max_rows=8))
+    pool = thread_engine(runtime, EngineLimits(workers=1, max_rows=8))
     futures = pool.submit("request", [(5, 6, 7), (5, 9, 7)], options)
-    pool.start()
     assert futures[0].result(WAIT_S).hypotheses
     assert isinstance(futures[1].exception(WAIT_S), InferenceError)
     pool.close(WAIT_S)
@@ -205,8 +207,7 @@ def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(t
     made: list[DeviceRanker] = []
     make = runtime.device.ranker
     runtime.device.ranker = lambda *sizes: made.append(make(*sizes)) or made[-1]  # type: ignore[method-assign,func-returns-value]
-    pool = WorkerPool(runtime, EngineLimits(workers=1, max_rows=4))
-    pool.start()
+    pool = thread_engine(runtime, EngineLimits(workers=1, max_rows=4))
     for options, whole in ((PLAIN, False), (SCORED, False), (EACH_WAY["prefix"], False), (BEAM, False)):
         pool.submit("request", [(5, 6, 7)], options)[0].result(WAIT_S)
         assert any("_whole" in vars(ranker) for ranker in made) is whole
@@ -262,12 +263,12 @@ def test_a_device_has_met_and_recorded_every_size_of_a_batch_before_the_first_re
     manifest = random_bundle.write(tmp_path).model_copy(update=changes)
     sizes = Sizes()
     runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
-    pool = WorkerPool(runtime, EngineLimits(workers=1, max_rows=20), sizes)
-    pool.start()
-    (found,) = pool.submit("long enough", [golden.source_ids], PLAIN)
-    assert len(found.result(WAIT_S).hypotheses[0].tokens) > RECORDED_AFTER + 1
-    warm_up(manifest, pool)
-    pool.close(WAIT_S)
+    ports = WorkerPorts(MemoryChannel(lambda _: None), InterruptFlag(), [], time.monotonic)
+    worker = Worker(runtime, EngineLimits(workers=1, max_rows=20), ports)
+    worker._engine._observer = sizes
+    (found,) = worker.decode([golden.source_ids], PLAIN)
+    assert len(found.hypotheses[0].tokens) > RECORDED_AFTER + 1
+    warm_up(manifest, worker)
     assert all(sizes.met[rows] >= RECORDED_AFTER + 1 for rows in (1, 2, 3, 4, 6, 8, 12, 16, 20))
 
 

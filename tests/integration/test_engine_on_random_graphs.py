@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
-from server.engine.worker.loop import WorkerPool
 from server.runtime.model_runtime import ModelRuntime
 from tests.server import random_bundle
+from tests.server.engine.pools import thread_engine
 
 WAIT_S = 60.0
 
@@ -29,9 +30,8 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> ModelRuntime:
 
 
 @pytest.fixture
-def pool(runtime: ModelRuntime) -> Iterator[WorkerPool]:
-    pool = WorkerPool(runtime, EngineLimits(workers=2, max_rows=24, max_queue_tokens=100_000))
-    pool.start()
+def pool(runtime: ModelRuntime) -> Iterator[Dispatcher]:
+    pool = thread_engine(runtime, EngineLimits(workers=2, max_rows=24, max_queue_tokens=100_000))
     yield pool
     pool.close(WAIT_S)
 
@@ -46,14 +46,14 @@ def mixed_sources(count: int) -> list[list[int]]:
 
 
 def translate(
-    pool: WorkerPool, name: str, sources: list[list[int]], options: DecodingOptions
+    pool: Dispatcher, name: str, sources: list[list[int]], options: DecodingOptions
 ) -> list[tuple[Hypothesis, ...]]:
     return [future.result(WAIT_S).hypotheses for future in pool.submit(name, sources, options)]
 
 
 @pytest.mark.parametrize(("width", "count"), [(1, 1000), (2, 150), (4, 150)])
 def test_sentences_alone_and_in_any_batch_are_the_same_to_the_last_bit(
-    pool: WorkerPool, width: int, count: int
+    pool: Dispatcher, width: int, count: int
 ) -> None:
     sources = mixed_sources(count)
     options = DecodingOptions(
@@ -71,7 +71,7 @@ def test_sentences_alone_and_in_any_batch_are_the_same_to_the_last_bit(
     assert len(lengths) > 5  # they end at different steps
 
 
-def test_widths_side_by_side_do_not_matter_to_each_other(pool: WorkerPool) -> None:
+def test_widths_side_by_side_do_not_matter_to_each_other(pool: Dispatcher) -> None:
     sources = mixed_sources(60)
     options = [DecodingOptions(beam_size=width, max_decoding_length=30) for width in (1, 2, 4)]
     alone = [translate(pool, "alone", sources, one) for one in options]
@@ -80,7 +80,7 @@ def test_widths_side_by_side_do_not_matter_to_each_other(pool: WorkerPool) -> No
     assert together == alone
 
 
-def test_greedy_is_a_beam_of_one(pool: WorkerPool, runtime: ModelRuntime) -> None:
+def test_greedy_is_a_beam_of_one(pool: Dispatcher, runtime: ModelRuntime) -> None:
     """The best first token of a wide beam has greedy's score at the first step."""
     sources = mixed_sources(20)
     greedy = translate(pool, "g", sources, DecodingOptions(return_scores=True, max_decoding_length=1))
@@ -90,7 +90,7 @@ def test_greedy_is_a_beam_of_one(pool: WorkerPool, runtime: ModelRuntime) -> Non
         assert one[0].score == pytest.approx(other[0].score, abs=1e-5)
 
 
-def test_memory_is_given_back_and_bounded(pool: WorkerPool, runtime: ModelRuntime) -> None:
+def test_memory_is_given_back_and_bounded(pool: Dispatcher, runtime: ModelRuntime) -> None:
     options = DecodingOptions(max_decoding_length=random_bundle.LONGEST)
     translate(pool, "long", [[7] * random_bundle.LONGEST] * 50, options)
     spec = runtime.spec
@@ -102,8 +102,7 @@ def test_memory_is_given_back_and_bounded(pool: WorkerPool, runtime: ModelRuntim
 def test_a_closed_pool_lets_the_model_go_at_once(tmp_path: Path) -> None:
     """Without waiting for the collector: a model that is replaced must not stay beside the new one."""
     runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
-    pool = WorkerPool(runtime, EngineLimits(workers=2))
-    pool.start()
+    pool = thread_engine(runtime, EngineLimits(workers=2))
     gone = [weakref.ref(runtime), weakref.ref(runtime._decoders[1])]
     translate(pool, "a", mixed_sources(5), DecodingOptions(max_decoding_length=5))
     gc.disable()

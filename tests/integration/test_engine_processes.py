@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server.engine.dispatch.dispatcher import ProcessPool
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
@@ -66,7 +66,7 @@ def translate(
 
 def test_a_small_model_gets_processes_of_one_thread(processes: ServedModel) -> None:
     """What is forked must have one thread only, and ONNX Runtime or BLAS could start some."""
-    assert isinstance(processes.engine, ProcessPool)
+    assert isinstance(processes.engine, Dispatcher)
     pids = processes.engine.stats().engine_pids
     assert len(pids) == 4
     each = [psutil.Process(pid) for pid in pids]

@@ -19,12 +19,12 @@ from server.engine.kv_cache.arena import Arena
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.engine.worker.loop import WorkerPool
 from server.errors import AbortedError
 from server.runtime.model_runtime import ModelRuntime
 from tests.examples import examples
 from tests.server import random_bundle
 from tests.server.engine import fakes, slow
+from tests.server.engine.pools import thread_engine
 
 Ids = tuple[int, ...]
 WAIT_S = 60.0
@@ -79,8 +79,7 @@ class Traffic:
 
     def __init__(self, runtime: ModelRuntime) -> None:
         self.runtime = runtime
-        self.pool = WorkerPool(runtime, EngineLimits(workers=2, max_rows=12, max_batch_tokens=60))
-        self.pool.start()
+        self.pool = thread_engine(runtime, EngineLimits(workers=2, max_rows=12, max_batch_tokens=60))
         self.names = map(str, range(10**9))
         self.compared = 0
 

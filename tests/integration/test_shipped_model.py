@@ -13,9 +13,9 @@ from model.tokenizer import Tokenizer
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis, SequenceResult
-from server.engine.worker.loop import WorkerPool
 from server.runtime.model_runtime import ModelRuntime
 from server.service.translation.file_translation import translate_lines
+from tests.server.engine.pools import thread_engine
 
 WAIT_S = 120.0
 CLAUSES = [
@@ -46,8 +46,7 @@ class Shipped:
         self._tokenizer = Tokenizer.load(directory / self.manifest.tokenizer.source)
         runtime = ModelRuntime.load(directory, self.manifest)
         limits = EngineLimits(workers=2, max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
-        self.pool = WorkerPool(runtime, limits)
-        self.pool.start()
+        self.pool = thread_engine(runtime, limits)
 
     def submit(
         self, request: str, texts: list[str], options: DecodingOptions

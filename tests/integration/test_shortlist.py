@@ -19,17 +19,18 @@ from export.graph.runner import GraphRunner
 from export.shortlist.build import decode_within, shortlist_bundle
 from export.shortlist.lexical_table import Candidates, LexicalTable
 from model.tokenizer import Tokenizer
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.kv_cache.budget import largest_request_bytes
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver, NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
 from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
-from server.engine.worker.loop import WorkerPool
 from server.runtime.model_runtime import ModelRuntime
 from server.service.models.loading import load_model
 from server.settings import Settings
 from tests import factories
+from tests.server.engine.pools import thread_engine
 
 WAIT_S = 60.0
 Ids = tuple[int, ...]
@@ -80,7 +81,7 @@ def running(
     manifest: Manifest,
     over: Over = "candidates",
     observer: EngineObserver | None = None,
-) -> Iterator[WorkerPool]:
+) -> Iterator[Dispatcher]:
     runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
     size, shortlist = manifest.architecture.vocab_size, None
     if runtime.columns is not None:
@@ -90,13 +91,12 @@ def running(
         if over == "everything, bound":
             shortlist = Shortlist(range(size), {}, size, runtime.columns)
     limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
-    pool = WorkerPool(runtime, limits, observer, shortlist=shortlist)
-    pool.start()
+    pool = thread_engine(runtime, limits, observer, shortlist=shortlist)
     yield pool
     pool.close(WAIT_S)
 
 
-def translate(pool: WorkerPool, sources: list[Ids], options: DecodingOptions) -> list[tuple[Hypothesis, ...]]:
+def translate(pool: Dispatcher, sources: list[Ids], options: DecodingOptions) -> list[tuple[Hypothesis, ...]]:
     return [future.result(WAIT_S).hypotheses for future in pool.submit("request", sources, options)]
 
 
@@ -199,15 +199,14 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
     limits = EngineLimits(workers=2, max_rows=8, max_source_tokens=64, max_target_tokens=30)
     most = largest_request_bytes(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec, limits))
     caches = largest_request_bytes(runtime.spec, limits)
-    pool = WorkerPool(runtime, replace(limits, max_cache_bytes=most), Watch(), shortlist=shortlist)
-    pool.start()
+    pool = thread_engine(runtime, replace(limits, max_cache_bytes=2 * most), Watch(), shortlist=shortlist)
     try:
         submitted = [pool.submit(str(n), *request) for n, request in enumerate(requests[:24])]
         found = [[future.result(WAIT_S).hypotheses for future in futures] for futures in submitted]
     finally:
         pool.close(WAIT_S)
     assert found == alone[:24]
-    assert caches / 4 < max(Watch.bytes_seen) <= most
+    assert caches / 4 < max(Watch.bytes_seen) <= 2 * most
 
 
 def test_what_a_shortlist_takes_is_shown(bundle: Path, manifest: Manifest, sources: list[Ids]) -> None:
@@ -268,13 +267,22 @@ def test_a_prefix_may_hold_what_is_no_candidate(
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_a_server_uses_it_unless_told_otherwise(bundle: Path, used: bool, sources: list[Ids]) -> None:
+def test_a_server_uses_it_unless_told_otherwise(
+    bundle: Path, used: bool, sources: list[Ids], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_read: list[int] = []
+    candidates = Shortlist.candidates
+
+    def watched(shortlist: Shortlist, source: Ids) -> object:
+        columns_read.append(len(source))
+        return candidates(shortlist, source)
+
+    monkeypatch.setattr(Shortlist, "candidates", watched)
     settings = Settings.model_validate({"bundle": bundle, "workers": 1, "shortlist": used})
     model = load_model(settings, NullObserver())  # and translates the golden sentences
     try:
         (future,) = model.engine.submit("request", [sources[0]], DecodingOptions())
         assert future.result(WAIT_S).hypotheses[0].tokens
-        assert isinstance(model.engine, WorkerPool)
-        assert (model.engine._lanes[0].engines["short"]._shortlist is not None) == used
+        assert bool(columns_read) == used
     finally:
         model.engine.close(WAIT_S)

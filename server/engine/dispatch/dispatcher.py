@@ -1,97 +1,204 @@
-"""A pool whose workers are in processes of their own, so that none of them waits for Python's lock.
+"""Requests in, futures out: the one queue of a model, and which worker gets what.
 
-The line stays here. A sentence is sent to a process as soon as that has a row for it, or nearly: a few more
-than there are rows, so that a row that becomes free is not idle until we have heard of it. What is sent waits
-in the process's own line, by the same rules.
+A sentence waits here until a worker has a row for it, or nearly (`Placement`). What a worker says about it
+comes in reports, and its future is resolved here, once. A worker that dies is replaced. The sentences that it
+had are decoded again, one at a time on each worker, so that one that kills its second worker, too, is known:
+it fails, alone. Workers that die again and again mean that nothing works: then the engine is dead.
 """
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import replace
 
-from server.engine.dispatch.fork_server import EngineProcesses
-from server.engine.dispatch.pool import Pool
-from server.engine.dispatch.worker_handle import EngineProcess
-from server.engine.ipc.messages import Drop, Extend, Report, Sentence, Start, ToProcess
+from server.engine.dispatch.suspects import Suspects
+from server.engine.dispatch.worker_handle import WorkerHandles
+from server.engine.ipc.messages import Drop, FromWorker, Ready, Refused, Report, Start
 from server.engine.limits import EngineLimits, EngineStats
-from server.engine.observer import EngineObserver
-from server.engine.scheduling.placement import Packing
-from server.engine.scheduling.priority import LANES, Lane
-from server.engine.scheduling.waiting_queue import Load
-from server.engine.sequence import Outcome, Sequence, end_of_unwanted
-from server.errors import DrainingError
+from server.engine.observer import EngineObserver, end_reason
+from server.engine.options import DecodingOptions
+from server.engine.scheduling.placement import Placement
+from server.engine.scheduling.priority import Rivalry, priority_of
+from server.engine.scheduling.waiting_queue import WaitingQueue
+from server.engine.sequence import Sequence, SequenceResult, end_of_unwanted
+from server.engine.validation import check
+from server.errors import DragomanError, DrainingError, EngineDeadError, InferenceError
+from server.runtime.model_spec import ModelSpec
 
-ROWS_AHEAD = 8
-"""Rows that a process is sent beyond those that it has."""
+_log = logging.getLogger("dragoman.engine")
 
-_CLOSE_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    sequence: Sequence
-    process: int
-    lane: Lane
+_DETACH_TIMEOUT_S = 5.0
 
 
-class ProcessPool(Pool):
-    """Engine processes over one model. Thread-safe."""
+class Dispatcher:
+    """Workers over one model. Thread-safe."""
 
     def __init__(
         self,
-        processes: EngineProcesses,
+        workers: WorkerHandles,
         limits: EngineLimits,
         observer: EngineObserver,
         clock: Callable[[], float] = time.monotonic,
+        rows_together: int = 1,
     ) -> None:
-        """Wait until all processes are ready.
+        """Wait until all workers are ready.
 
         Args:
-            processes: as they were started, with the same model and limits; this object ends them.
-            limits: what the pool takes on; `max_rows` are those that a process has chosen.
+            workers: as they were started, with the same model and limits; this object ends them.
+            limits: what the engine takes on; `max_rows` are those that the workers have chosen.
             observer: told what happens.
-            clock: monotonic seconds, the same clock that the processes have.
+            clock: monotonic seconds, the same clock that the workers have.
+            rows_together: see `Placement`.
 
         Raises:
-            EngineDeadError: a process has ended.
-            Exception: as a process refused to load its model.
+            EngineDeadError: a worker has ended.
+            Exception: as a worker refused to load its model.
         """
+        self._workers = workers
         try:
-            first, *_ = processes.wait_ready()
+            workers.wait_loaded()
+            each = [handle.wait_ready() for handle in workers.each]
         except BaseException:
-            processes.close(0.0)
+            workers.close()
             raise
-        super().__init__(first.spec, replace(limits, max_rows=first.limits.max_rows), observer, clock)
-        self._owned = processes
-        self._processes: SequenceOf[EngineProcess] = processes.each
+        first = each[0]
+        self._spec = first.spec
+        self._limits = replace(limits, max_rows=first.limits.max_rows)
+        self._observer, self._clock = observer, clock
+        self._queue = WaitingQueue(self._limits)
+        self._placement = Placement(len(each), first.limits.max_rows, workers.rows_ahead, rows_together)
+        self._pids = [ready.pid for ready in each]
+        self._cache_bytes = [0] * len(each)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # all sentences have ended, or the engine has
         self._numbers = itertools.count()
-        self._sent: dict[int, _Sent] = {}
-        self._number_of: dict[Sequence, int] = {}
-        self._rows: dict[Lane, list[int]] = {lane: [0] * len(self._processes) for lane in LANES}
-        self._packing = Packing(self._rows, first.limits.max_rows)
-        self._room = first.limits.max_rows + ROWS_AHEAD
-        self._stats: list[EngineStats | None] = [None] * len(self._processes)
+        self._live: dict[str, set[Sequence]] = {}
+        self._sent: dict[int, Sequence] = {}
+        self._suspects = Suspects(len(each))
+        self._draining = self._stopping = False
+        self._death: BaseException | None = None
+        self._last_progress_s = clock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        for index in range(len(each)):
+            self._listen(index)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Sizes of the model."""
+        return self._spec
+
+    @property
+    def limits(self) -> EngineLimits:
+        """What the engine takes on."""
+        return self._limits
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hear of results on an event loop from now on; called once, on its thread, before `submit`."""
+        """Hear of worker processes on an event loop; called once, on its thread, before `submit`."""
         self._loop = loop
-        for index, process in enumerate(self._processes):
-            loop.add_reader(process.fileno(), self._receive, index)
-            self._receive(index)  # what came while it was loaded
-            self._flush_later(index)
+        self._workers.watch(loop, self._die)
+        for handle in self._workers.each:
+            handle.attach(loop)
 
-    def close(self, timeout_s: float) -> None:
-        """Take no new work, finish what there is, end the processes.
+    def submit(
+        self,
+        request_id: str,
+        sources: SequenceOf[SequenceOf[int]],
+        options: DecodingOptions | SequenceOf[DecodingOptions],
+        deadline_s: float | None = None,
+    ) -> list[Future[SequenceResult]]:
+        """Queue all sentences of a request, or none.
+
+        Each future ends exactly once: with a result, or with DeadlineExceededError, AbortedError,
+        InferenceError, DrainingError (the engine closed before it was done) or EngineDeadError. Canceling a
+        future frees its row.
 
         Args:
-            timeout_s: seconds for what there is; what is not done then ends with DrainingError.
+            request_id: names the request for `abort` and for fair sharing.
+            sources: token ids of every sentence, prefix and suffix included.
+            options: how to decode them, all the same way or each its own.
+            deadline_s: time on the engine's clock after which nobody waits for them, if there is one.
+
+        Returns:
+            One future per sentence, in order.
+
+        Raises:
+            InvalidRequestError: an option or a sentence is out of range; subclasses say how.
+            QueueFullError: there is no room in the queue now.
+            DrainingError: the engine is closing.
+            EngineDeadError: workers died again and again.
+        """
+        each = [options] * len(sources) if isinstance(options, DecodingOptions) else list(options)
+        check(sources, each, self._spec, self._limits)
+        now_s, end_s = self._clock(), math.inf if deadline_s is None else deadline_s
+        priority = priority_of(sources, each)
+        futures: list[Future[SequenceResult]] = [Future() for _ in sources]
+        sequences = [
+            Sequence(next(self._numbers), tuple(source), one, priority, now_s, end_s, request_id, future)
+            for source, one, future in zip(sources, each, futures, strict=True)
+        ]
+        with self._lock:
+            if self._death is not None:
+                raise EngineDeadError("the engine has stopped")
+            if self._draining:
+                raise DrainingError("the server is shutting down")
+            self._queue.add(sequences)
+            self._live.setdefault(request_id, set()).update(sequences)
+            self._dispatch()
+        for sequence, future in zip(sequences, futures, strict=True):
+            # A future keeps its callbacks for ever: with the sentence itself among them the two would be a
+            # circle, 31 objects for the collector to find, which took 5 % of the event loop's time.
+            future.add_done_callback(functools.partial(self._on_done, weakref.ref(sequence)))
+        return futures
+
+    def check_room(self, active: int) -> None:
+        """Raise QueueFullError without room for one more than those of `active` requests not here yet."""
+        with self._lock:
+            self._queue.check_room(1 + max(0, active - len(self._live)))
+
+    def abort(self, request_id: str) -> None:
+        """End a request: waiting sentences leave the queue now, decoding ones their rows within a step."""
+        with self._lock:
+            self._queue.abort(request_id)
+            sequences = list(self._live.get(request_id, ()))
+        self._drop(sequences)
+
+    def decoding(self, request_id: str) -> bool:
+        """Tell whether a sentence of a request has left the queue and is being encoded or decoded."""
+        with self._lock:
+            return len(self._live.get(request_id, ())) > self._queue.waiting(request_id)
+
+    def stats(self) -> EngineStats:
+        """Say what the engine is doing now."""
+        with self._lock:
+            oldest_s = self._queue.oldest_s()
+            return EngineStats(
+                queue_sentences=self._queue.sentences + len(self._suspects) + self._placement.rows_ahead,
+                queue_tokens=self._queue.tokens,
+                queue_oldest_age_s=0.0 if oldest_s is None else self._clock() - oldest_s,
+                rows_busy=self._placement.busy_rows,
+                rows_total=self._limits.max_rows * len(self._pids),
+                max_rows=self._limits.max_rows,
+                kv_cache_bytes=sum(self._cache_bytes),
+                alive=self._death is None,
+                last_progress_s=self._last_progress_s,
+                engine_pids=self._workers.pids + tuple(pid for pid in self._pids if pid),
+            )
+
+    def close(self, timeout_s: float) -> None:
+        """Take no new work, finish what there is, end the workers.
+
+        Args:
+            timeout_s: seconds for what there is; what is not done then ends with DrainingError, and a run
+                that is in progress is terminated. Afterwards the workers' memory is free.
         """
         with self._lock:
             self._draining = True
@@ -99,145 +206,194 @@ class ProcessPool(Pool):
             self._stopping = True
             left = self._take_all()
         if left:
+            self._workers.terminate()
             self._observer.error("terminated")
             self._end(left, lambda _: DrainingError("the server shut down before the translation was ready"))
         self._detach()
-        self._owned.close(0.0 if left else _CLOSE_TIMEOUT_S)
-        # Futures refer to us in circles, and the memory that we share with a process is an open file.
-        with self._lock:
-            self._processes = ()
-            self._sent.clear()
-            self._number_of.clear()
-
-    def stats(self) -> EngineStats:
-        """Say what the engine is doing now; what the processes do, as they told last."""
-        with self._lock:
-            oldest_s = self._scheduler.oldest_s()
-            told = [stats for stats in self._stats if stats is not None]
-            ages_s = [0.0 if oldest_s is None else self._clock() - oldest_s]
-            return EngineStats(
-                queue_sentences=self._scheduler.sentences + sum(one.queue_sentences for one in told),
-                queue_tokens=self._scheduler.tokens + sum(one.queue_tokens for one in told),
-                queue_oldest_age_s=max(ages_s + [one.queue_oldest_age_s for one in told]),
-                rows_busy=sum(one.rows_busy for one in told),
-                rows_total=self._limits.max_rows * self._limits.workers * len(LANES),
-                max_rows=self._limits.max_rows,
-                kv_cache_bytes=sum(one.kv_cache_bytes for one in told),
-                alive=self._death is None,
-                last_progress_s=self._last_progress_s,
-                engine_pids=self._owned.pids,
-            )
+        self._workers.close()
 
     def _detach(self) -> None:
-        """Have the event loop forget the sockets, before they are closed."""
+        """Have the event loop forget the workers' sockets, before they are closed."""
         detached = threading.Event()
 
         def detach(loop: asyncio.AbstractEventLoop) -> None:
-            for process in self._processes:
-                loop.remove_reader(process.fileno())
-                loop.remove_writer(process.fileno())
+            self._workers.unwatch(loop)
+            for handle in self._workers.each:
+                handle.detach()
             detached.set()
 
         loop, self._loop = self._loop, None
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed
                 loop.call_soon_threadsafe(detach, loop)
-                detached.wait(_CLOSE_TIMEOUT_S)
+                detached.wait(_DETACH_TIMEOUT_S)
 
-    def _say(self, process: int, message: ToProcess) -> None:
-        """Send a message; what the socket does not take now, the event loop sends."""
-        loop = self._loop
-        if not self._processes[process].send(message) and loop is not None:
-            loop.call_soon_threadsafe(self._flush_later, process)
-
-    def _flush_later(self, process: int) -> None:
-        """Send the rest, when the socket takes it."""
-        child, loop = self._processes[process], self._loop
-        if loop is None:
-            return
-        if child.flush():
-            loop.remove_writer(child.fileno())
-        else:
-            loop.add_writer(child.fileno(), self._flush_later, process)
-
-    def _tell(self) -> None:
-        """Send what waits to processes that have room for it."""
-        if self._stopping or not self._scheduler.sentences:
-            return
-        now_s = self._clock()
-        self._packing.arrive(self._scheduler.sentences)
-        for lane in LANES:
-            starts: dict[int, list[Sentence]] = {}
-            while self._scheduler.rows[lane]:
-                free_rows = self._room - min(self._rows[lane])
-                admitted = self._scheduler.admit(now_s, Load(free_rows, share=1, lane=lane))
-                if not admitted:
-                    break
-                for sequence in admitted:
-                    process = self._packing.choose(sequence, lane)
-                    starts.setdefault(process, []).append(self._send(sequence, process, lane))
-            for process, sentences in starts.items():
-                self._say(process, Start(lane, sentences))
-
-    def _send(self, sequence: Sequence, process: int, lane: Lane) -> Sentence:
-        """Note that a sentence is now with a process."""
-        number = next(self._numbers)
-        self._sent[number] = _Sent(sequence, process, lane)
-        self._number_of[sequence] = number
-        self._rows[lane][process] += sequence.beam_size
-        return Sentence(
-            number,
-            sequence.request_id,
-            sequence.source,
-            sequence.options,
-            sequence.submitted_s,
-            sequence.deadline_s,
+    def _listen(self, index: int) -> None:
+        """Hear what a worker says from now on, and of its end."""
+        self._workers.each[index].listen(
+            functools.partial(self._on_message, index), functools.partial(self._on_death, index)
         )
 
-    def _unwanted(self, sequences: SequenceOf[Sequence]) -> None:
-        numbers: dict[int, list[int]] = {}
-        for sequence in sequences:
-            number = self._number_of.get(sequence)
-            if number is not None:
-                numbers.setdefault(self._sent[number].process, []).append(number)
-        for process, dropped in numbers.items():
-            self._say(process, Drop(dropped))
-        self._tell()
+    def _dispatch(self) -> None:
+        """Send what waits to workers that have room for it; call with the lock held."""
+        if self._stopping:
+            return
+        starts: dict[int, list[Sequence]] = {}
+        now_s = self._clock()
+        if self._suspects:
+            for sequence, worker in self._suspects.take(self._placement.available):
+                self._placement.place(sequence, worker)
+                starts.setdefault(worker, []).append(sequence)
+        if self._queue.sentences:
+            for sequence, worker in self._queue.take(now_s, self._place):
+                starts.setdefault(worker, []).append(sequence)
+        for worker, sequences in starts.items():
+            for sequence in sequences:
+                sequence.worker = worker
+                self._sent[sequence.number] = sequence
+            self._workers.each[worker].send(Start(sequences))
 
-    def _extend(self, sequence: Sequence, deadline_s: float) -> None:
-        super()._extend(sequence, deadline_s)
-        number = self._number_of.get(sequence)
-        if number is not None:
-            self._say(self._sent[number].process, Extend(number, sequence.deadline_s))
+    def _place(self, sequence: Sequence, rivalry: Rivalry) -> int | None:
+        worker = self._placement.choose(sequence, rivalry)
+        if worker is not None:
+            self._placement.place(sequence, worker)
+        return worker
 
-    def _receive(self, process: int) -> None:
-        """Take the reports of a process that have come."""
-        try:
-            for report in self._processes[process].receive():
-                self._take_report(process, report)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the callers must hear of it
-            if self._loop is not None:
-                self._loop.remove_reader(self._processes[process].fileno())
-            self._die(error)
+    def _on_message(self, index: int, message: FromWorker) -> None:
+        match message:
+            case Report():
+                self._take_report(index, message)
+            case Ready():
+                with self._lock:
+                    self._pids[index] = message.pid
+                    self._placement.set_available(index, available=True)
+                    self._dispatch()
+            case Refused(error):
+                self._on_death(index, error)
 
-    def _take_report(self, process: int, report: Report) -> None:
+    def _take_report(self, index: int, report: Report) -> None:
         """Resolve what has ended, and send on."""
-        outcomes: list[Outcome] = []
+        ended: list[tuple[Sequence, SequenceResult | DragomanError]] = []
         with self._lock:
             now_s = self._clock()
-            self._stats[process] = report.stats
+            self._cache_bytes[index] = report.cache_bytes
             self._last_progress_s = now_s
             for number, result in report.ended:
-                sent = self._sent.pop(number)
-                del self._number_of[sent.sequence]
-                self._rows[sent.lane][process] -= sent.sequence.beam_size
-                outcomes.append(Outcome(sent.sequence, result))
-            overdue = self._scheduler.expire(now_s)
-            self._tell()
-        for outcome in outcomes:
-            self._finish(outcome)
-        self._end(overdue, end_of_unwanted)
+                sequence = self._sent.pop(number, None)
+                if sequence is None or sequence.worker != index:
+                    continue  # the engine is closing, or the worker was replaced
+                self._placement.remove(sequence, index)
+                self._suspects.acquit(index, sequence)
+                ended.append((sequence, result))
+            overdue = self._queue.expire(now_s)
+            self._dispatch()
+        for encoder_run in report.encoder_runs:
+            self._observer.encode(*encoder_run)
+        for step in report.steps:
+            self._observer.step(*step)
+        for kind in report.errors:
+            self._observer.error(kind)
         for record in report.records:
             logging.getLogger(record.name).handle(record)
-        for name, arguments in report.seen:
-            getattr(self._observer, name)(*arguments)
+        for sequence, result in ended:
+            self._finish(sequence, result)
+        self._end(overdue, end_of_unwanted)
+
+    def _on_death(self, index: int, error: Exception) -> None:
+        """Replace a worker that has died, and decode again what it had."""
+        with self._lock:
+            if self._stopping:
+                return
+            lost = [sequence for sequence in self._sent.values() if sequence.worker == index]
+            for sequence in lost:
+                del self._sent[sequence.number]
+                sequence.worker = None
+            killer = self._suspects.convict(index, lost)
+            self._placement.set_available(index, available=False)
+            self._cache_bytes[index] = self._pids[index] = 0
+            if self._suspects.is_hopeless(self._clock()):
+                self._die(error)
+                return
+            handle, loop = self._workers.replace(index), self._loop
+            self._listen(index)
+            self._dispatch()
+        _log.error("a worker died (%s); another takes its place, %d sentences again", error, len(lost))
+        self._observer.error("worker_lost")
+        if killer is not None:
+            self._finish(killer, InferenceError("two workers died while they decoded this sentence"))
+        if loop is not None:
+            handle.attach(loop)
+
+    def _die(self, error: Exception) -> None:
+        """Record that workers cannot be replaced: nothing can be decoded any more, every caller is told."""
+        with self._lock:
+            if self._stopping:
+                return
+            _log.critical("workers died again and again; the engine has stopped", exc_info=error)
+            self._death = error
+            self._stopping = True
+            left = self._take_all()
+        self._observer.error("worker_lost")
+        self._end(left, lambda _: EngineDeadError("the engine has stopped"))
+
+    def _take_all(self) -> list[Sequence]:
+        """Empty the queue and forget every sentence; call with the lock held."""
+        self._queue.drain()
+        self._suspects.clear()
+        self._sent.clear()
+        left = [sequence for sequences in self._live.values() for sequence in sequences]
+        for sequence in left:
+            sequence.aborted = True
+        return left
+
+    def _on_done(self, reference: weakref.ref[Sequence], future: Future[SequenceResult]) -> None:
+        """Abort a sentence whose caller canceled its future."""
+        if future.cancelled():
+            sequence = reference()
+            if sequence is not None:
+                with self._lock:
+                    self._queue.remove([sequence])
+                self._drop([sequence])
+
+    def _drop(self, sequences: SequenceOf[Sequence]) -> None:
+        """End sentences as aborted, unless they have ended; their rows are free within a step."""
+        with self._lock:
+            numbers: dict[int, list[int]] = {}
+            for sequence in sequences:
+                sequence.aborted = True
+                if sequence.worker is not None and sequence.number in self._sent:
+                    numbers.setdefault(sequence.worker, []).append(sequence.number)
+            for worker, dropped in numbers.items():
+                self._workers.each[worker].send(Drop(dropped))
+            self._dispatch()
+        self._end(sequences, end_of_unwanted)
+
+    def _end(self, sequences: Iterable[Sequence], error: Callable[[Sequence], DragomanError]) -> None:
+        """End sentences without a result."""
+        for sequence in sequences:
+            self._finish(sequence, error(sequence))
+
+    def _finish(self, sequence: Sequence, result: SequenceResult | DragomanError) -> None:
+        """Forget a sentence, tell the observer and resolve its future; does nothing the second time."""
+        with self._lock:
+            request = self._live.get(sequence.request_id)
+            if request is None or sequence not in request:
+                return
+            request.discard(sequence)
+            if not request:
+                del self._live[sequence.request_id]
+            if not self._live:
+                self._changed.notify_all()
+        future = sequence.future
+        assert future is not None
+        if isinstance(result, SequenceResult):
+            self._observer.finished(
+                result.finish_reason, result.source_tokens, result.target_tokens, result.queue_s
+            )
+        else:
+            self._observer.finished(end_reason(result), len(sequence.source), 0, sequence.queue_s)
+        with contextlib.suppress(InvalidStateError):  # its caller has canceled it
+            if isinstance(result, SequenceResult):
+                future.set_result(result)
+            else:
+                future.set_exception(result)

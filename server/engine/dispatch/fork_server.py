@@ -1,29 +1,33 @@
-"""The process that all engine processes are forked from, as the server sees it.
+"""The process that all worker processes are forked from, as the server sees it.
 
 A process that was started from scratch has Python, numpy and ONNX Runtime for itself, and its own copy of
 the weights, which takes the room of others' in the processor's caches: 69 MiB with a shipped model. Forked
 ones share what was there before, and have 8 MiB for themselves. The server cannot be forked: it has threads.
-So it starts one process that has none (`engine_host.main`), which makes one of every model, which makes the
-engine processes.
+So it starts one process that has none (`server.engine.worker.fork_host.main`), which forks one for every
+model, which loads the model and forks its workers, now and whenever one has to be replaced.
 """
 
+import asyncio
 import atexit
 import contextlib
 import functools
+import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from collections.abc import Sequence as SequenceOf
 from pathlib import Path
 from typing import Any
 
-from server.engine.dispatch.worker_handle import EngineProcess
+from server.engine.dispatch.worker_handle import OnDeath, ProcessHandle, WorkerHandle
 from server.engine.ipc.channel import Channel
-from server.engine.ipc.interrupt_flag import SharedNumber
-from server.engine.ipc.messages import Forked, Load, Ready, Refused
+from server.engine.ipc.interrupt_flag import InterruptFlag, shared_descriptor
+from server.engine.ipc.messages import Load, Loaded, Refused
 from server.errors import EngineDeadError
+
+ROWS_AHEAD = 8
+"""Rows that a worker process is given beyond its own: one that becomes free is not idle until we know."""
 
 _MODULE = "server.engine.worker.fork_host"
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -36,72 +40,111 @@ _START = (
 _END_TIMEOUT_S = 5.0
 
 
-class EngineProcesses:
-    """The engine processes of one model, and the process that they were forked from. Not thread-safe.
+class WorkerProcesses:
+    """The worker processes of one model, and the process that forks them. Implements `WorkerHandles`.
+
+    Not thread-safe: `replace` is called on the event loop, everything else by one thread at a time.
 
     Attributes:
-        each: an engine process for every worker.
+        each: by index.
+        rows_ahead: see `ROWS_AHEAD`.
     """
 
-    def __init__(self, host_pid: int, control: Channel, each: SequenceOf[EngineProcess]) -> None:
-        """Wrap what was started.
+    rows_ahead = ROWS_AHEAD
+
+    def __init__(self, host_pid: int, control: Channel, orders: socket.socket, count: int) -> None:
+        """Order the workers.
 
         Args:
             host_pid: of the process that all models come from.
-            control: to the one of this model, which ends with its engine processes, and ends them when it
-                hears of the end.
-            each: the engine processes to be.
+            control: to the process of this model, which ends, with its workers, when this is closed.
+            orders: to the same process, takes the descriptors of each worker to be forked.
+            count: of the workers.
         """
-        self.each = each
-        self._control = control
         self._pids: tuple[int, ...] = (host_pid,)
+        self._control = control
+        self._orders = orders
+        self._handles: list[ProcessHandle] = [self._fork(index) for index in range(count)]
+
+    @property
+    def each(self) -> list[WorkerHandle]:
+        """The workers, by index."""
+        return list(self._handles)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids, those of the processes that do nothing but fork included."""
+        """Process ids of those that do nothing but fork."""
         return self._pids
 
-    def wait_ready(self) -> list[Ready]:
-        """Wait until the model is loaded, and every process has shown that it translates.
+    def wait_loaded(self) -> None:
+        """Wait until the model is loaded.
 
         Raises:
-            EngineDeadError: a process has ended.
+            EngineDeadError: its process has ended.
             Exception: as the model was refused.
         """
         try:
-            (answer,) = self._control.wait_for_messages()
+            answer, *_ = self._control.wait_for_messages()
         except (EOFError, OSError) as error:
-            raise EngineDeadError("an engine process ended while it loaded its model") from error
+            raise EngineDeadError("a process ended while it loaded its model") from error
         if isinstance(answer, Refused):
             raise answer.error
-        assert isinstance(answer, Forked)
-        self._pids += answer.pids
-        for process, pid in zip(self.each, answer.pids[1:], strict=True):
-            process.pid = pid
-        return [process.wait_ready() for process in self.each]
+        assert isinstance(answer, Loaded)
+        self._pids += (answer.pid,)
 
-    def close(self, timeout_s: float) -> None:
-        """End the processes, whatever they do.
+    def watch(self, loop: asyncio.AbstractEventLoop, on_death: OnDeath) -> None:
+        """Have it told on the event loop if the process that forks has ended or cannot fork."""
 
-        Args:
-            timeout_s: how long they may take by themselves, which they hardly need.
-        """
-        each, self.each = self.each, ()
-        if not each:
+        def receive() -> None:
+            try:
+                refusals = [message.error for message in self._control.receive()]
+            except (EOFError, OSError) as error:
+                refusals = [error]
+            if refusals:
+                loop.remove_reader(self._control.fileno())
+                death = EngineDeadError("workers cannot be replaced any more")
+                death.__cause__ = refusals[0]
+                on_death(death)
+
+        loop.add_reader(self._control.fileno(), receive)
+
+    def unwatch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take back what `watch` did, on the same thread."""
+        loop.remove_reader(self._control.fileno())
+
+    def replace(self, index: int) -> WorkerHandle:
+        """Fork another worker in the place of one that has died."""
+        self._handles[index].close()
+        self._handles[index] = self._fork(index)
+        return self._handles[index]
+
+    def terminate(self) -> None:
+        """Do nothing: `close` ends the processes whatever they do."""
+
+    def close(self) -> None:
+        """End the processes, whatever they do."""
+        handles, self._handles = self._handles, []
+        if not handles:
             return  # it was closed before
-        for process in each:
-            process.close()
-        if not self._has_ended(timeout_s):
-            self._control.end()
-            self._has_ended(_END_TIMEOUT_S)
+        for handle in handles:
+            handle.close()
+        self._control.end()
+        with contextlib.suppress(ConnectionError):
+            self._control.wait(_END_TIMEOUT_S)
         self._control.close()
+        self._orders.close()
 
-    def _has_ended(self, timeout_s: float) -> bool:
-        """Wait for the end of the process that waits for the ends of the others."""
+    def _fork(self, index: int) -> ProcessHandle:
+        """Order a worker; if its process cannot be forked any more, `wait_loaded` or `watch` tell."""
+        ours, theirs = socket.socketpair()
+        descriptor = shared_descriptor()
         try:
-            return self._control.wait(timeout_s)
-        except ConnectionError:
-            return True
+            with contextlib.suppress(OSError):
+                socket.send_fds(self._orders, [b"%d" % index], [theirs.fileno(), descriptor])
+            return ProcessHandle(ours, InterruptFlag(descriptor))
+        finally:
+            theirs.close()
+            os.close(descriptor)
 
 
 class ForkServer:
@@ -130,41 +173,34 @@ class ForkServer:
         return self._process.poll() is None
 
     def start(
-        self, make: Callable[[Callable[..., Any]], Any], count: int, *, after_fork: bool = False
-    ) -> EngineProcesses:
-        """Have a model loaded, once, and engine processes forked that share it.
+        self, load: Callable[[], Callable[..., Any]], count: int, *, after_fork: bool = False
+    ) -> WorkerProcesses:
+        """Have a model loaded, once, and workers forked that share it.
 
         Args:
-            make: see `messages.Load`; pickled, so a function of a module, or a partial one.
-            count: of engine processes.
-            after_fork: whether every engine process loads it for itself, since it cannot be shared.
+            load: see `messages.Load`; pickled, so a function of a module, or a partial one.
+            count: of worker processes.
+            after_fork: whether every worker loads it for itself, since it cannot be shared.
 
         Raises:
             EngineDeadError: the process has ended.
         """
-        module = getattr(make, "func", make).__module__
-        ours, theirs = zip(*(socket.socketpair() for _ in range(count + 1)), strict=True)
-        stops = [SharedNumber() for _ in range(count)]
-        try:
-            # A message carries 253 descriptors at most: there is one for every process.
-            with self._lock:
-                socket.send_fds(self._socket, [f"{count} {module}".encode()], [theirs[0].fileno()])
-                for end, stop in zip(theirs[1:], stops, strict=True):
-                    socket.send_fds(self._socket, [b"one"], [end.fileno(), stop.descriptor])
-        except OSError as error:
-            for end in ours:
-                end.close()
-            raise EngineDeadError("the process that engine processes are forked from has ended") from error
-        finally:
-            for end in theirs:
-                end.close()
-            for stop in stops:
-                stop.close()
-        control, *channels = map(Channel, ours)
-        each = [EngineProcess(channel, stop) for channel, stop in zip(channels, stops, strict=True)]
-        with contextlib.suppress(OSError):  # `wait_ready` tells
-            control.send(Load(make, after_fork))
-        return EngineProcesses(self.pid, control, each)
+        module = getattr(load, "func", load).__module__
+        ours, theirs = socket.socketpair()
+        orders, their_orders = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, their_orders:
+            try:
+                with self._lock:
+                    descriptors = [theirs.fileno(), their_orders.fileno()]
+                    socket.send_fds(self._socket, [module.encode()], descriptors)
+            except OSError as error:
+                ours.close()
+                orders.close()
+                raise EngineDeadError("the process that workers are forked from has ended") from error
+        control = Channel(ours)
+        with contextlib.suppress(OSError):  # `wait_loaded` tells
+            control.send(Load(load, count, after_fork))
+        return WorkerProcesses(self.pid, control, orders, count)
 
     def close(self) -> None:
         """End it, and all that were forked from it."""

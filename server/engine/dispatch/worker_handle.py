@@ -1,35 +1,105 @@
-"""An engine process as the server sees it: talk to it."""
+"""A worker as the dispatcher sees it."""
 
+import asyncio
 import contextlib
+import socket
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from typing import Protocol
 
 from server.engine.ipc.channel import Channel
-from server.engine.ipc.interrupt_flag import SharedNumber
-from server.engine.ipc.messages import FromProcess, Ready, Refused, Report, ToProcess
+from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.messages import FromWorker, Ready, Refused, ToWorker
 from server.errors import EngineDeadError
 
+OnMessage = Callable[[FromWorker], None]
+OnDeath = Callable[[Exception], None]
 
-class EngineProcess:
-    """The channel to a process. Any thread may send, one receives.
+
+class WorkerHandle(Protocol):
+    """One worker, whichever transport it has. Any thread may send."""
+
+    def wait_ready(self) -> Ready:
+        """Wait until it has shown that it translates; raises what it refused with, or EngineDeadError."""
+        ...
+
+    def listen(self, on_message: OnMessage, on_death: OnDeath) -> None:
+        """Have its messages and its end told from now on."""
+        ...
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Told on the thread of the event loop which loop that is."""
+        ...
+
+    def detach(self) -> None:
+        """Told on the same thread that nobody listens any more."""
+        ...
+
+    def send(self, message: ToWorker) -> None:
+        """Send a message, and interrupt a multi-step run for it; if it has died, `on_death` tells."""
+        ...
+
+
+class WorkerHandles(Protocol):
+    """The workers of one model, all of one kind.
 
     Attributes:
-        pid: its process id; 0 until it is known.
+        rows_ahead: rows that a worker is given beyond its own.
     """
 
-    def __init__(self, channel: Channel, stop: SharedNumber) -> None:
-        """Wrap the server's ends.
+    rows_ahead: int
+
+    @property
+    def each(self) -> list[WorkerHandle]:
+        """The workers, by index."""
+        ...
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes beside the workers' own that exist for them."""
+        ...
+
+    def wait_loaded(self) -> None:
+        """Wait until the model is loaded; raises what it was refused with, or EngineDeadError."""
+        ...
+
+    def watch(self, loop: asyncio.AbstractEventLoop, on_death: OnDeath) -> None:
+        """Have it told on the event loop if workers cannot be replaced any more."""
+        ...
+
+    def unwatch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take back what `watch` did; called on the thread of the event loop."""
+        ...
+
+    def replace(self, index: int) -> WorkerHandle:
+        """Start another worker in the place of one that has died; it says when it is ready."""
+        ...
+
+    def terminate(self) -> None:
+        """End runs that are in progress."""
+        ...
+
+    def close(self) -> None:
+        """End all workers and free their memory."""
+        ...
+
+
+class ProcessHandle:
+    """A worker process. Any thread may send; the event loop receives."""
+
+    def __init__(self, end: socket.socket, interrupt: InterruptFlag) -> None:
+        """Wrap the dispatcher's ends.
 
         Args:
-            channel: to the process.
-            stop: ends its bursts.
+            end: connected to the worker.
+            interrupt: shared with it.
         """
-        self._channel = channel
-        self._stop = stop
-        self.pid = 0
-        self._early: list[Report] = []
-
-    def fileno(self) -> int:
-        """Descriptor that is readable when there is something to receive."""
-        return self._channel.fileno()
+        self._channel = Channel(end)
+        self._interrupt = interrupt
+        self._early: SequenceOf[FromWorker] = ()
+        self._on_message: OnMessage | None = None
+        self._on_death: OnDeath | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def wait_ready(self) -> Ready:
         """Wait until it has shown that it translates.
@@ -39,45 +109,66 @@ class EngineProcess:
             Exception: as it refused to.
         """
         try:
-            messages: list[FromProcess] = self._channel.wait_for_messages()
+            first, *self._early = self._channel.wait_for_messages()
         except (EOFError, OSError) as error:
-            raise EngineDeadError("an engine process ended before it translated anything") from error
-        first, *self._early = messages  # type: ignore[assignment]  # reports follow
+            raise EngineDeadError("a worker process ended before it translated anything") from error
         if isinstance(first, Refused):
             raise first.error
         assert isinstance(first, Ready)
         return first
 
-    def send(self, message: ToProcess) -> bool:
-        """Say something, and have a burst end for it; if the process has ended, `receive` tells.
+    def listen(self, on_message: OnMessage, on_death: OnDeath) -> None:
+        """Have its messages and its end told, on the event loop, once that is known."""
+        self._on_message, self._on_death = on_message, on_death
 
-        Returns:
-            Whether all is sent; `flush` sends the rest when the descriptor is writable.
-        """
-        sent = True
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Receive on an event loop; called on its thread."""
+        self._loop = loop
+        loop.add_reader(self._channel.fileno(), self._receive)
+        self._receive()  # what came before
+        self._flush()
+
+    def detach(self) -> None:
+        """Receive no more; called on the thread of the event loop."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.remove_reader(self._channel.fileno())
+            loop.remove_writer(self._channel.fileno())
+
+    def send(self, message: ToWorker) -> None:
+        """Send a message; what the socket does not take now, the event loop sends."""
+        sent, loop = True, self._loop
         with contextlib.suppress(OSError):
             sent = self._channel.send(message)
-        self._stop.array[...] = 1
-        return sent
-
-    def flush(self) -> bool:
-        """Send what is left; returns whether nothing is."""
-        with contextlib.suppress(OSError):
-            return self._channel.flush()
-        return True
-
-    def receive(self) -> list[Report]:
-        """Give the reports that have come.
-
-        Raises:
-            EngineDeadError: it has ended.
-        """
-        early, self._early = self._early, []
-        try:
-            return early + self._channel.receive()
-        except (EOFError, OSError) as error:
-            raise EngineDeadError(f"the engine process {self.pid} has ended") from error
+        self._interrupt.set()
+        if not sent and loop is not None:
+            loop.call_soon_threadsafe(self._flush)
 
     def close(self) -> None:
-        """Let go of it: it ends as soon as it looks up from what it does."""
+        """Let go of it: it ends as soon as it looks."""
         self._channel.close()
+
+    def _flush(self) -> None:
+        """Send the rest, when the socket takes it."""
+        loop = self._loop
+        if loop is None:
+            return
+        with contextlib.suppress(OSError):
+            if not self._channel.flush():
+                loop.add_writer(self._channel.fileno(), self._flush)
+                return
+        loop.remove_writer(self._channel.fileno())
+
+    def _receive(self) -> None:
+        """Pass on the messages that have come."""
+        assert self._on_message is not None
+        assert self._on_death is not None
+        early, self._early = self._early, ()
+        try:
+            for message in [*early, *self._channel.receive()]:
+                self._on_message(message)
+        except (EOFError, OSError) as error:
+            self.detach()
+            death = EngineDeadError("a worker process has ended")
+            death.__cause__ = error
+            self._on_death(death)

@@ -115,8 +115,8 @@ class Channel:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def let_go(self) -> None:
-        """Leave this end to the other processes that have it."""
+    def detach(self) -> None:
+        """Close this process' copy of the end; other processes go on with theirs."""
         self._socket.close()
 
     def _flush(self) -> bool:

@@ -1,4 +1,4 @@
-"""A number in memory that two processes share, to interrupt one that is busy."""
+"""A flag that interrupts a worker in the middle of a multi-step run; two processes may share it."""
 
 import mmap
 import os
@@ -9,26 +9,36 @@ from numpy.typing import NDArray
 _BYTES = 8
 
 
-class SharedNumber:
-    """An int64 that starts as 0.
+class InterruptFlag:
+    """An int64 that starts as 0 and is looked at after every step of a multi-step run. Thread-safe.
 
     Attributes:
         array: int64 [], the number itself.
-        descriptor: of the memory; a process that has inherited it opens it by that.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """Open it.
+        """Make one.
 
         Args:
-            descriptor: of one that another process made; None makes a new one.
+            descriptor: of memory from `shared_descriptor`, which it maps; None is for threads of one process.
         """
+        self.array: NDArray[np.int64]
         if descriptor is None:
-            descriptor = os.memfd_create("dragoman")
-            os.ftruncate(descriptor, _BYTES)
-        self.descriptor = descriptor
-        self.array: NDArray[np.int64] = np.frombuffer(mmap.mmap(descriptor, _BYTES), np.int64).reshape(())
+            self.array = np.zeros((), np.int64)
+        else:
+            self.array = np.frombuffer(mmap.mmap(descriptor, _BYTES), np.int64).reshape(())
 
-    def close(self) -> None:
-        """Close the descriptor; the number stays as long as somebody has it."""
-        os.close(self.descriptor)
+    def set(self) -> None:
+        """Ask the worker to look at its inbox soon."""
+        self.array[...] = 1
+
+    def clear(self) -> None:
+        """Note that the worker is about to look."""
+        self.array[...] = 0
+
+
+def shared_descriptor() -> int:
+    """Make the memory of a flag that another process will map; the caller closes the descriptor."""
+    descriptor = os.memfd_create("dragoman")
+    os.ftruncate(descriptor, _BYTES)
+    return descriptor

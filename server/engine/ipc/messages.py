@@ -1,8 +1,9 @@
-"""What a server and its engine processes say to each other, pickled, over a socket that nobody else has.
+"""What a dispatcher and its workers say to each other.
 
-`Start` and `Report`, which go with every sentence, are pickled as plain values: pickle reads and writes these
-in C, while a dataclass is taken apart and put together again by Python's code, field after field. Of both,
-there and back, for a sentence of nine tokens: 29 us as they are, 10 as plain values.
+A worker process gets and sends them pickled, over a socket that nobody else has. `Start` and `Report`, which
+go with every sentence, are pickled as plain values: pickle reads and writes these in C, while a dataclass is
+taken apart and put together again by Python's code, field after field. Of both, there and back, for a
+sentence of nine tokens: 29 us as they are, 10 as plain values.
 """
 
 import functools
@@ -12,28 +13,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from server.engine.limits import EngineLimits, EngineStats
+from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
-from server.engine.scheduling.priority import Lane
-from server.engine.sequence import Hypothesis, SequenceResult
+from server.engine.sequence import Hypothesis, Priority, Sequence, SequenceResult
 from server.errors import DragomanError
 from server.runtime.model_spec import ModelSpec
 
 _Values = tuple[Any, ...]
 _REMEMBERED = 64
-"""Options that a process keeps for the next sentence that is decoded alike."""
+"""Options that a worker keeps for the next sentence that is decoded the same way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence to decode; the fields of `Sequence`, and a number that stands for it from here on."""
+class Start:
+    """To a worker: decode these, in this order."""
 
-    number: int
-    request_id: str
-    source: tuple[int, ...]
-    options: DecodingOptions
-    submitted_s: float
-    deadline_s: float
+    sequences: list[Sequence]
+
+    def __reduce__(self) -> _Values:
+        """Tell pickle the plain values."""
+        each = [
+            (s.number, s.source, _OPTIONS(s.options), s.priority, s.submitted_s, s.deadline_s)
+            for s in self.sequences
+        ]
+        return _start, (each,)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """To a worker: nobody waits for the sentences with these numbers any more."""
+
+    numbers: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,81 +51,63 @@ class Load:
     """To the process of a model.
 
     Attributes:
-        make: loads it, given what makes a worker over that.
-        after_fork: whether every engine process does so for itself.
+        load: loads the model and returns what builds a worker over it, given its `WorkerPorts`.
+        workers: to be forked at first.
+        after_fork: whether every worker process loads it for itself.
     """
 
-    make: Callable[[Callable[..., Any]], Any]
+    load: Callable[[], Callable[..., Any]]
+    workers: int
     after_fork: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """To a process: decode these, which are of one lane."""
+class Loaded:
+    """From the process of a model: the first workers are forked; its process id."""
 
-    lane: Lane
-    sentences: list[Sentence]
-
-    def __reduce__(self) -> _Values:
-        """Tell pickle the plain values."""
-        each = [
-            (s.number, s.request_id, s.source, _OPTIONS(s.options), s.submitted_s, s.deadline_s)
-            for s in self.sentences
-        ]
-        return _start, (self.lane, each)
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """To a process: nobody waits for these any more."""
-
-    numbers: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Extend:
-    """To a process: try this one until a later time."""
-
-    number: int
-    deadline_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Forked:
-    """From the process of a model: it has engine processes; its own id and theirs."""
-
-    pids: tuple[int, ...]
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """From a process: it translates."""
+    """From a worker: it translates.
+
+    Attributes:
+        spec: sizes of the model.
+        limits: of this worker.
+        pid: its process id; 0 if it is a thread.
+    """
 
     spec: ModelSpec
     limits: EngineLimits
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """From any process, which ends: why it does not load the model or does not translate with it."""
+    """From a worker or the process of a model, which ends: why it cannot load the model, or not decode."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """From a process: what has happened since the last report.
+    """From a worker: what has happened since its last report.
 
     Attributes:
         ended: number of each sentence that has ended, and how.
-        seen: calls of an `EngineObserver`, by name.
-        records: of its log.
-        stats: of its pool, now.
+        encoder_runs: sentences, real tokens, padding tokens and seconds of each.
+        steps: busy rows, idle rows and seconds of each decoder step.
+        errors: kind of each fault; see `EngineObserver.error`.
+        records: of the log.
+        cache_bytes: held by its key/value caches now.
     """
 
-    stats: EngineStats
+    cache_bytes: int
     ended: list[tuple[int, SequenceResult | DragomanError]] = field(default_factory=list)
-    seen: list[tuple[str, _Values]] = field(default_factory=list)
+    encoder_runs: list[tuple[int, int, int, float]] = field(default_factory=list)
+    steps: list[tuple[int, int, float]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     records: list[logging.LogRecord] = field(default_factory=list)
 
     def __reduce__(self) -> _Values:
@@ -124,7 +116,11 @@ class Report:
             (number, _result_values(result) if isinstance(result, SequenceResult) else result)
             for number, result in self.ended
         ]
-        return _report, (_STATS(self.stats), ended, self.seen, self.records)
+        return _report, (self.cache_bytes, ended, self.encoder_runs, self.steps, self.errors, self.records)
+
+
+ToWorker = Start | Drop
+FromWorker = Ready | Refused | Report
 
 
 def _values_of(kind: type) -> Callable[[Any], _Values]:
@@ -132,16 +128,16 @@ def _values_of(kind: type) -> Callable[[Any], _Values]:
     return operator.attrgetter(*(each.name for each in fields(kind)))
 
 
-_OPTIONS, _STATS = _values_of(DecodingOptions), _values_of(EngineStats)
-_HYPOTHESIS = _values_of(Hypothesis)
+_OPTIONS, _HYPOTHESIS = _values_of(DecodingOptions), _values_of(Hypothesis)
 
 
-def _start(lane: Lane, each: list[_Values]) -> Start:
-    sentences = [
-        Sentence(number, request_id, source, _same_options(options), submitted_s, deadline_s)
-        for number, request_id, source, options, submitted_s, deadline_s in each
-    ]
-    return Start(lane, sentences)
+def _start(each: list[tuple[int, tuple[int, ...], _Values, Priority, float, float]]) -> Start:
+    return Start(
+        [
+            Sequence(number, source, _same_options(options), priority, submitted_s, deadline_s)
+            for number, source, options, priority, submitted_s, deadline_s in each
+        ]
+    )
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -149,16 +145,11 @@ def _same_options(values: _Values) -> DecodingOptions:
     return DecodingOptions(*values)
 
 
-def _report(
-    stats: _Values,
-    ended: list[tuple[int, _Values | DragomanError]],
-    seen: list[tuple[str, _Values]],
-    records: list[logging.LogRecord],
-) -> Report:
+def _report(cache_bytes: int, ended: list[tuple[int, _Values | DragomanError]], *others: Any) -> Report:
     results = [
         (number, _result(*result) if isinstance(result, tuple) else result) for number, result in ended
     ]
-    return Report(EngineStats(*stats), results, seen, records)
+    return Report(cache_bytes, results, *others)
 
 
 def _result_values(r: SequenceResult) -> _Values:
@@ -169,7 +160,3 @@ def _result_values(r: SequenceResult) -> _Values:
 
 def _result(hypotheses: list[_Values], *others: Any) -> SequenceResult:
     return SequenceResult(tuple([Hypothesis(*each) for each in hypotheses]), *others)
-
-
-ToProcess = Start | Drop | Extend
-FromProcess = Ready | Refused | Report

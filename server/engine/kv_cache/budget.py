@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from server.engine.kv_cache.arena import KEPT_CAPACITY, next_capacity
 from server.engine.limits import EngineLimits
-from server.engine.scheduling.priority import Lane
 from server.engine.sequence import Sequence
 from server.runtime.model_spec import ModelSpec
 
@@ -99,7 +98,7 @@ def with_chosen_rows(
 
 
 class CacheBudget:
-    """Reservations of all batches. Not thread-safe: the worker pool calls it under its lock."""
+    """Reservations of a worker's batches. Owned by the worker thread."""
 
     def __init__(
         self, spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes = no_extra_bytes
@@ -114,23 +113,20 @@ class CacheBudget:
         self._extra = {width: extra_bytes(width, limits.max_rows // width) for width in spec.beam_widths}
         self._spec = spec
         self._limits = limits
-        self._reserved: dict[tuple[int, Lane], dict[int, Capacity]] = {}
+        self._reserved: dict[int, Capacity] = {}
 
     @property
     def reserved_bytes(self) -> int:
         """Bytes that the batches may grow to with the sentences they have."""
         return sum(
             cache_bytes(self._spec, width, self._limits.max_rows, capacity) + self._extra[width]
-            for arenas in self._reserved.values()
-            for width, capacity in arenas.items()
+            for width, capacity in self._reserved.items()
         )
 
-    def reserve(self, worker: int, lane: Lane, sequence: Sequence) -> bool:
+    def reserve(self, sequence: Sequence) -> bool:
         """Reserve what a sentence may need.
 
         Args:
-            worker: that would decode it.
-            lane: in which it would.
             sequence: the sentence.
 
         Returns:
@@ -138,9 +134,8 @@ class CacheBudget:
         """
         if self._limits.max_cache_bytes is None:
             return True
-        arenas = self._reserved.setdefault((worker, lane), {})
         width, spec = sequence.beam_size, self._spec
-        now = arenas.get(width)
+        now = self._reserved.get(width)
         needed_target = min(
             sequence.options.max_decoding_length, self._limits.max_target_tokens, spec.max_target_tokens
         )
@@ -155,28 +150,26 @@ class CacheBudget:
         added += self._extra[width] if now is None else -cache_bytes(spec, width, rows, now)
         if self.reserved_bytes + added > self._limits.max_cache_bytes:
             return False
-        arenas[width] = wanted
+        self._reserved[width] = wanted
         return True
 
-    def emptied(self, worker: int, lane: Lane) -> None:
-        """Lower the reservations of arenas that have no sentence any more to what they keep."""
-        arenas = self._reserved.get((worker, lane), {})
-        for width, capacity in arenas.items():
-            arenas[width] = Capacity(min(capacity.source, KEPT_CAPACITY), min(capacity.target, KEPT_CAPACITY))
+    def emptied(self) -> None:
+        """Lower the reservations to what arenas keep when no sentence is left in them."""
+        for width, capacity in self._reserved.items():
+            self._reserved[width] = Capacity(
+                min(capacity.source, KEPT_CAPACITY), min(capacity.target, KEPT_CAPACITY)
+            )
 
-    def freed(self, worker: int, lane: Lane, kept: Collection[int]) -> bool:
+    def freed(self, kept: Collection[int]) -> bool:
         """Drop the reservations of arenas that are no more.
 
         Args:
-            worker: that gave them up.
-            lane: whose they were.
             kept: beam widths whose arenas are still there.
 
         Returns:
             Whether there is more room now.
         """
-        arenas = self._reserved.get((worker, lane), {})
-        gone = [width for width in arenas if width not in kept]
+        gone = [width for width in self._reserved if width not in kept]
         for width in gone:
-            del arenas[width]
+            del self._reserved[width]
         return bool(gone)

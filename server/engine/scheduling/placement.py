@@ -1,162 +1,106 @@
-"""Which of the workers start waiting sentences, how many rows each and when: a policy without locks.
+"""Which worker a sentence goes to: a pure policy over the rows that every worker has.
 
-A step costs almost as much for one row as for a few, because what it takes is reading the weights. So few
-rows stay together, on the worker that has most already, and another worker joins where there are more than
-`FEW_ROWS` for each. With two cores, 2 to 4 rows of 6+6 layers of 512 then take 0.76 to 0.85 of the time that
-they take spread out, since the worker that is left alone uses both cores, and 1 to 4 rows of 6+2 layers of
-256 take 0.82 to 0.97 of it, where a second core gains nothing but the other worker's Python is saved.
+A worker takes sentences for its rows and a few ahead, so that a row that becomes free is not idle until the
+dispatcher has heard of it. The worker with the fewest rows is next, but few rows stay together where that
+pays: a step costs almost as much for one row as for a few, because reading the weights is what it takes, and
+a worker that is alone may use the threads of the others.
 
-An encoder run costs as much for its weights as for one or two short sentences. So a busy worker lets up to
-`GATHERED_ROWS` gather, for `PATIENCE_STEPS` at most, and starts them in one run: with 64 sentences of the
-shipped model in decoding that makes 1.04 to 1.08 times the tokens/s, and each sentence is ready sooner. The
-sentences of a document do not gather before its other ones that start now are decoded: see
-`Engine(starts_first=True)`.
+While interactive and bulk requests compete, bulk ones get one row in `SHARE`, so that a step stays short, and
+never less. While interactive ones may come at any time, the same share is kept free for them.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Iterable
 
-from server.engine.scheduling.priority import LANES, STARTS_FIRST, Lane
+from server.engine.scheduling.priority import SHARE, Rivalry
 from server.engine.sequence import Sequence
 
 FEW_ROWS = 6
-"""Rows of a lane that one worker decodes alone."""
-
-GATHERED_ROWS = 8
-"""Rows that a worker waits for before it starts them; half as many as it decodes, if that is less."""
-
-PATIENCE_STEPS = 2
-"""Steps that it waits for them."""
-
-DEVICE_GATHERED_ROWS, DEVICE_PATIENCE_STEPS = 64, 4
-"""The same on a GPU, where an encoder run costs as much as several steps, however few its sentences are."""
+"""Rows that stay together on one worker before another one joins."""
 
 
-class Shares:
-    """Rows in use, by lane and worker. Not thread-safe: the worker pool calls it under its lock."""
+class Placement:
+    """Rows in use by worker. Not thread-safe: the dispatcher calls it under its lock."""
 
-    def __init__(self, workers: int, max_rows: int, *, on_device: bool = False) -> None:
-        """Start with idle workers.
+    def __init__(self, workers: int, max_rows: int, rows_ahead: int, rows_together: int) -> None:
+        """Start with idle workers, all of them available.
 
         Args:
             workers: how many there are.
-            max_rows: rows of a lane that each may have.
-            on_device: whether they decode on a GPU.
+            max_rows: rows that each decodes at a time.
+            rows_ahead: rows that each is given beyond those.
+            rows_together: rows up to which sentences stay on a worker that has some; 1 spreads them.
         """
-        self._gathered_rows = DEVICE_GATHERED_ROWS if on_device else GATHERED_ROWS
-        self._patience_steps = DEVICE_PATIENCE_STEPS if on_device else PATIENCE_STEPS
-        self._workers = range(workers)
-        self._few_rows = max(1, min(FEW_ROWS, max_rows // 2))
-        self._busy: dict[Lane, list[int]] = {lane: [0] * workers for lane in LANES}
-        self._waited: dict[Lane, list[int]] = {lane: [0] * workers for lane in LANES}
+        self._max_rows = max_rows
+        self._most = max_rows + rows_ahead
+        self._together = max(1, min(rows_together, max_rows // 2))
+        self._rows = [0] * workers
+        self._bulk = [0] * workers
+        self._available = set(range(workers))
 
     @property
-    def rows(self) -> int:
-        """Rows in use, of all workers and lanes."""
-        return sum(map(sum, self._busy.values()))
+    def busy_rows(self) -> int:
+        """Rows that are decoded, over all workers."""
+        return sum(min(rows, self._max_rows) for rows in self._rows)
 
-    def note(self, worker: int, lane: Lane, rows: int) -> bool:
-        """Record the rows that a worker has in use; tells whether that is news."""
-        busy = self._busy[lane]
-        changed, busy[worker] = busy[worker] != rows, rows
-        return changed
+    @property
+    def rows_ahead(self) -> int:
+        """Rows that wait with a worker."""
+        return sum(max(0, rows - self._max_rows) for rows in self._rows)
 
-    def called(self, lane: Lane, waiting: int, *, everyone: bool = False) -> list[int]:
-        """List the workers that should start what waits.
+    @property
+    def available(self) -> list[int]:
+        """Workers that can take sentences."""
+        return sorted(self._available)
 
-        Args:
-            lane: where it waits.
-            waiting: rows of what waits.
-            everyone: whether all of them are to try, few rows or not.
+    def set_available(self, worker: int, *, available: bool) -> None:
+        """Note that a worker can take sentences, or has died and has none."""
+        if available:
+            self._available.add(worker)
+        else:
+            self._available.discard(worker)
+            self._rows[worker] = self._bulk[worker] = 0
 
-        Returns:
-            None of them if nothing waits; else first those whose other lane is idle, and of these the one
-            with most rows first.
-        """
-        if not waiting:
-            return []
-        if everyone:
-            return list(self._workers)
-        busy = self._busy[lane]
-        beside = self._busy["long" if lane == "short" else "short"]
-        wanted = -(-(sum(busy) + waiting) // self._few_rows)
-        return sorted(self._workers, key=lambda worker: (beside[worker] > 0, -busy[worker], worker))[:wanted]
-
-    def share(self, worker: int, lane: Lane, waiting: int, *, everyone: bool = False) -> int:
-        """Say how many rows a worker should start now, so that all have about as many in the end.
-
-        Every worker asks once a step: one that is busy gets none until more have gathered.
-
-        Args:
-            worker: who asks.
-            lane: where they wait.
-            waiting: rows of what waits.
-            everyone: as in `called`.
-
-        Returns:
-            Rows; zero or less for none.
-        """
-        waited = self._waited[lane]
-        called = self.called(lane, waiting, everyone=everyone)
-        if worker not in called:
-            waited[worker] = 0
-            return 0
-        busy = self._busy[lane]
-        share = -(-(sum(busy[one] for one in called) + waiting) // len(called)) - busy[worker]
-        gathers = 0 < share < min(self._gathered_rows, busy[worker] // 2) and not everyone
-        waited[worker] = waited[worker] + 1 if gathers and waited[worker] < self._patience_steps else 0
-        if waited[worker]:
-            return 0
-        if lane in STARTS_FIRST and share > 0:
-            # It asks again before it decodes: what is left need not gather.
-            waited[worker] = self._patience_steps
-        return share
-
-
-PACKED_ROWS = 40
-"""Rows of each packed process from which on sentences are spread."""
-
-
-PACKED_AGAIN_ROWS = 16
-"""Rows of each packed process below which they are packed again."""
-
-
-QUIET_ROWS = 6
-"""Rows in use below which sentences that come together are spread: nobody else needs the processor."""
-
-
-class Packing:
-    """Chooses processes. Not thread-safe: the pool calls it under its lock."""
-
-    def __init__(self, rows: Mapping[Lane, SequenceOf[int]], max_rows: int) -> None:
-        """Have nothing to choose for yet.
-
-        Args:
-            rows: of each lane, those that each process has, kept by the pool.
-            max_rows: those that it may have in a lane.
-        """
-        self._rows = rows
-        self._all = range(len(rows["short"]))
-        self._packed = self._all[:-1] or self._all
-        self._most_rows = min(PACKED_ROWS, max_rows) * len(self._packed)
-        self._again_rows = min(PACKED_AGAIN_ROWS, max_rows) * len(self._packed)
-        self._many = False
-        self._company = False
-
-    def arrive(self, sentences: int) -> None:
-        """Note how many sentences wait to be sent; those that come together do."""
-        self._company = sentences > 1 and sum(self._rows["short"]) < QUIET_ROWS
-
-    def choose(self, sequence: Sequence, lane: Lane) -> int:
-        """Choose the process that a sentence goes to.
+    def choose(self, sequence: Sequence, rivalry: Rivalry) -> int | None:
+        """Choose the worker for a sentence.
 
         Args:
             sequence: the sentence.
-            lane: of its request.
+            rivalry: whether requests of the other class compete for rows.
+
+        Returns:
+            A worker, or None if all have as many rows as they may have.
         """
-        total = sum(self._rows["short"])
-        self._many = total >= (self._again_rows if self._many else self._most_rows)
-        alike = lane == "short" and sequence.beam_size == 1 and not any(self._rows["long"])
-        among = self._packed if alike and not (self._many or self._company) else self._all
-        rows, beside = self._rows[lane], self._rows["long" if lane == "short" else "short"]
-        return min(among, key=lambda process: (rows[process], beside[process]))
+        able = [worker for worker in self._available if self._has_room(worker, sequence, rivalry)]
+        if not able:
+            return None
+        together = [worker for worker in able if 0 < self._rows[worker] < self._together]
+        if together:
+            return max(together, key=lambda worker: (self._rows[worker], -worker))
+        return self._least(able)
+
+    def place(self, sequence: Sequence, worker: int) -> None:
+        """Count the rows of a sentence that is sent to a worker."""
+        self._count(worker, sequence, 1)
+
+    def remove(self, sequence: Sequence, worker: int) -> None:
+        """Count the rows of a sentence that has left a worker no more."""
+        self._count(worker, sequence, -1)
+
+    def _least(self, workers: Iterable[int]) -> int:
+        return min(workers, key=lambda worker: (self._rows[worker], worker))
+
+    def _has_room(self, worker: int, sequence: Sequence, rivalry: Rivalry) -> bool:
+        rows, bulk, wanted = self._rows[worker], self._bulk[worker], sequence.beam_size
+        if rows + wanted > self._most:
+            return rows == 0
+        share = self._max_rows // SHARE
+        if sequence.priority == "bulk":
+            limit = {"none": self._most, "expected": self._most - share, "present": share}[rivalry]
+            return not bulk or bulk + wanted <= limit
+        interactive = rows - bulk
+        return rivalry != "present" or not interactive or interactive + wanted <= self._most - share
+
+    def _count(self, worker: int, sequence: Sequence, sign: int) -> None:
+        self._rows[worker] += sign * sequence.beam_size
+        if sequence.priority == "bulk":
+            self._bulk[worker] += sign * sequence.beam_size

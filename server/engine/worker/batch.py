@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from server.engine.kv_cache.arena import Arena
 from server.engine.limits import EngineLimits
-from server.engine.observer import EngineObserver
+from server.engine.observer import RunObserver
 from server.engine.search.beam import BeamSearch
 from server.engine.search.device_scores import DeviceScores
 from server.engine.search.greedy import GreedySearch
@@ -87,7 +87,7 @@ class Batch:
         spec: ModelSpec,
         beam_width: int,
         limits: EngineLimits,
-        observer: EngineObserver,
+        observer: RunObserver,
         clock: Callable[[], float],
         shortlist: Shortlist | None = None,
     ) -> None:

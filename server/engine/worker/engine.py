@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.engine.limits import EngineLimits
-from server.engine.observer import EngineObserver
+from server.engine.observer import RunObserver
 from server.engine.sequence import Outcome, Sequence, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.worker.batch import Batch, BatchSessions
@@ -21,9 +21,9 @@ from server.errors import InferenceError
 from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import EncoderSession, Runtime
 
-BURST_S = 0.05
-"""What the steps that sentences make in one run may take: none is ended by its deadline meanwhile. Whoever
-comes waits for one of them."""
+MULTI_STEP_S = 0.05
+"""What the steps of one multi-step run may take together: no deadline ends a sentence meanwhile. A message
+ends the run after the next step."""
 
 ENCODER_TOKENS = 256
 """Positions of one encoder run on a processor, padding included: what it computes stays in the second-level
@@ -41,39 +41,31 @@ class Engine:
         self,
         runtime: Runtime,
         limits: EngineLimits,
-        schedule: Callable[[int], list[Sequence]],
-        observer: EngineObserver,
+        observer: RunObserver,
         clock: Callable[[], float],
         shortlist: Shortlist | None = None,
-        *,
-        starts_first: bool = False,
-        stop: NDArray[np.int64] | None = None,
+        interrupt: NDArray[np.int64] | None = None,
     ) -> None:
         """Start with no sentence and no arena.
 
         Args:
             runtime: the model.
             limits: rows and encoder tokens of this worker.
-            schedule: given the number of free rows, hands over the sentences to start now.
             observer: told what happens.
             clock: monotonic seconds.
             shortlist: candidates of sentences, for decoders that take their columns as inputs.
-            starts_first: whether a step that starts sentences leaves decoding to the next one, so that all
-                who may start are there when decoding goes on.
-            stop: int64 []; whoever wants the worker to look up soon sets it to another number than 0.
+            interrupt: int64 []; other than 0 it ends a run of several steps after the next one.
         """
         self._shortlist = shortlist
-        self._starts_first = starts_first
         self._encoder: EncoderSession = runtime.encoder
         self._runtime = runtime
         self._spec: ModelSpec = runtime.spec
         self._limits = limits
-        self._schedule = schedule
         self._observer = observer
         self._clock = clock
-        self._encoder_tokens = encoder_tokens(runtime, limits)
+        self._encoder_tokens = _encoder_tokens(runtime, limits)
         self._call_cost_tokens = CALL_COST_TOKENS if runtime.device is None else DEVICE_CALL_COST_TOKENS
-        self._stop = np.zeros((), np.int64) if stop is None else stop
+        self._interrupt = np.zeros((), np.int64) if interrupt is None else interrupt
         self._batches: dict[int, Batch] = {}
         self._step_s = math.inf  # of the last step; few sentences may make several at once next time
 
@@ -87,40 +79,43 @@ class Engine:
         """Bytes of the caches of all its arenas."""
         return sum(batch.cache_bytes for batch in self._batches.values())
 
-    def step(self, *, bursts: bool = False) -> list[Outcome]:
-        """Start waiting sentences, decode one target position of every sentence, and let the ended ones go.
+    @property
+    def sequences(self) -> list[Sequence]:
+        """The sentences that it decodes."""
+        return [sequence for batch in self._batches.values() for sequence in batch.sequences]
 
-        What starts while nothing was decoded is decoded from the next step on: whoever came while the encoder
-        ran starts then, too, and few sentences may make all their steps in a burst.
+    def start(self, sequences: list[Sequence]) -> list[Outcome]:
+        """Encode sentences and give them their rows.
 
         Args:
-            bursts: see `decode`.
+            sequences: of any beam widths, no more than there are free rows.
 
         Returns:
-            The sentences that left in this step.
+            Those on which the encoder fails even when they are alone.
+
+        Raises:
+            MemoryError: there is no memory for them or their arena.
         """
-        outcomes = self._drop_unwanted()
-        was_idle = not self.rows
-        admitted = self._schedule(self._limits.max_rows - self.rows)
-        runs = encoder_batches(admitted, self._encoder_tokens, self._call_cost_tokens)
-        for run in runs:
+        outcomes: list[Outcome] = []
+        for run in encoder_batches(sequences, self._encoder_tokens, self._call_cost_tokens):
             outcomes += self._start(run)
-        if runs and (self._starts_first or was_idle):
-            return outcomes
-        return outcomes + self.decode(bursts=bursts)
+        return outcomes
 
-    def decode(self, *, bursts: bool = False) -> list[Outcome]:
-        """Do the last part of `step` alone; enough while nobody waits, was aborted or has run out of time.
+    def decode(self, *, multi_step: bool = False) -> list[Outcome]:
+        """Decode one target position of every sentence, and let the ended ones go.
 
         Args:
-            bursts: whether sentences may make several steps in one run, if they are few.
+            multi_step: whether sentences may make several steps in one run, if they are few.
 
         Returns:
             The sentences that left in this step.
+
+        Raises:
+            MemoryError: there is no memory for a larger arena.
         """
         started_s, busy_rows = self._clock(), self.rows
         busy = [batch for batch in self._batches.values() if batch.sequences]
-        most = self._steps_at_once() if bursts and len(busy) == 1 else 1
+        most = self._steps_at_once() if multi_step and len(busy) == 1 else 1
         outcomes: list[Outcome] = []
         steps = 0
         for batch in busy:
@@ -133,12 +128,6 @@ class Engine:
                 self._observer.step(busy_rows, self._limits.max_rows - busy_rows, self._step_s)
         return outcomes
 
-    @property
-    def next_deadline_s(self) -> float:
-        """When the first of its sentences runs out of time, on the clock; infinity if none does."""
-        deadlines = (s.deadline_s for batch in self._batches.values() for s in batch.sequences)
-        return min(deadlines, default=math.inf)
-
     def free_idle(self) -> set[int]:
         """Give back the arenas of beam widths that have no sentence.
 
@@ -148,9 +137,9 @@ class Engine:
         self._batches = {width: batch for width, batch in self._batches.items() if batch.sequences}
         return set(self._batches)
 
-    def _drop_unwanted(self) -> list[Outcome]:
+    def drop_unwanted(self, now_s: float) -> list[Outcome]:
         """Free the rows of sentences that were aborted or whose deadline has passed."""
-        outcomes, now_s = [], self._clock()
+        outcomes = []
         for batch in self._batches.values():
             unwanted = [s for s in batch.sequences if s.aborted or now_s >= s.deadline_s]
             if unwanted:
@@ -158,11 +147,15 @@ class Engine:
                 outcomes += [Outcome(sequence, end_of_unwanted(sequence)) for sequence in unwanted]
         return outcomes
 
+    def drop_all(self) -> None:
+        """Forget all sentences and give their arenas back."""
+        self._batches.clear()
+
     def _start(self, run: list[Sequence]) -> list[Outcome]:
         """Encode sentences of one beam width and put them into their batch.
 
         When the encoder fails, each half is tried alone, so that one bad sentence does not fail its
-        neighbours.
+        neighbors.
 
         Returns:
             Sentences on which the encoder fails even when they are alone.
@@ -192,14 +185,14 @@ class Engine:
         return []
 
     def _steps_at_once(self) -> int:
-        """How many steps take no longer than `BURST_S`, as the last one went."""
-        return max(1, int(BURST_S / max(self._step_s, BURST_S / 1000)))
+        """How many steps take no longer than `MULTI_STEP_S`, as the last one went."""
+        return max(1, int(MULTI_STEP_S / max(self._step_s, MULTI_STEP_S / 1000)))
 
     def _batch(self, beam_width: int) -> Batch:
         """Give the batch of a beam width; made when it is first needed."""
         if beam_width not in self._batches:
             self._batches[beam_width] = Batch(
-                BatchSessions.of(self._runtime, beam_width, self._stop),
+                BatchSessions.of(self._runtime, beam_width, self._interrupt),
                 self._spec,
                 beam_width,
                 self._limits,
@@ -210,7 +203,7 @@ class Engine:
         return self._batches[beam_width]
 
 
-def encoder_tokens(runtime: Runtime, limits: EngineLimits) -> int:
+def _encoder_tokens(runtime: Runtime, limits: EngineLimits) -> int:
     """Positions of one encoder run, padding included."""
     most = limits.max_batch_tokens
     return min(most, ENCODER_TOKENS) if runtime.device is None else most

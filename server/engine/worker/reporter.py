@@ -1,100 +1,76 @@
-"""What a worker process tells the server."""
+"""What a worker tells the dispatcher."""
 
 import logging
 import logging.handlers
-import time
-from concurrent.futures import Future
-from typing import Any
 
-from server.engine.ipc.channel import Channel
 from server.engine.ipc.messages import Report
-from server.engine.limits import EngineStats
-from server.engine.observer import EndReason, EngineObserver
-from server.engine.sequence import SequenceResult
-from server.engine.worker.loop import WorkerPool
-from server.errors import AbortedError, DragomanError, EngineDeadError
+from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.sequence import Outcome, SequenceResult
+from server.errors import DragomanError
 
 REPORT_INTERVAL_S = 0.05
-"""How often a process reports while it decodes and nothing ends."""
+"""How often a worker reports while it decodes and nothing ends."""
 
 
 class Reporter:
-    """Collects what happens and tells the server. Implements `EngineObserver`. Owned by the one thread."""
+    """Collects what happens and sends it. Implements `RunObserver`. Owned by the worker's thread."""
 
-    def __init__(self, channel: Channel, records: list[logging.LogRecord]) -> None:
-        """Say nothing before `begin`.
+    def __init__(self, ports: WorkerPorts) -> None:
+        """Collect for the first report.
 
         Args:
-            channel: to the server.
-            records: of the log; whoever adds to it has them sent.
+            ports: of the worker.
         """
-        self._channel = channel
-        self._worker: WorkerPool | None = None
-        self._ended: list[tuple[int, SequenceResult | DragomanError]] = []
-        self._seen: list[tuple[str, tuple[Any, ...]]] = []
-        self._records = records
+        self._ports = ports
+        self._reported_bytes = 0
         self._due_s = 0.0
-        self._told = (0, 0, 0)
+        self.forget()
 
-    def begin(self, worker: WorkerPool) -> None:
-        """Report from now on.
-
-        Args:
-            worker: whose state goes with every report.
-        """
-        self._worker = worker
-        self._seen = []  # of golden sentences
-        self._report(worker)
-
-    def report(self) -> None:
-        """Tell the server what has ended, if anything has."""
-        if self._worker is not None and (self._ended or self._records):
-            self._report(self._worker)
-
-    def settle(self) -> None:
-        """Tell the server how things are, if it does not know, before nothing happens for a while."""
-        if self._worker is not None and _state(self._worker.stats()) != self._told:
-            self._report(self._worker)
-
-    def ended(self, number: int, future: "Future[SequenceResult]") -> None:
-        """Note how a sentence has ended."""
-        error: BaseException | None = AbortedError("dropped") if future.cancelled() else future.exception()
-        if error is not None and not isinstance(error, DragomanError):
-            error = EngineDeadError(type(error).__name__)
-        self._ended.append((number, future.result() if error is None else error))
+    def forget(self) -> None:
+        """Drop what was collected, for instance by the golden sentences."""
+        self._ended: list[tuple[int, SequenceResult | DragomanError]] = []
+        self._encoder_runs: list[tuple[int, int, int, float]] = []
+        self._steps: list[tuple[int, int, float]] = []
+        self._errors: list[str] = []
 
     def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
         """Note an encoder run."""
-        self._seen.append(("encode", (sentences, real_tokens, padding_tokens, duration_s)))
+        self._encoder_runs.append((sentences, real_tokens, padding_tokens, duration_s))
 
     def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
         """Note a decoder step."""
-        self._seen.append(("step", (busy_rows, idle_rows, duration_s)))
-        if self._worker is not None and time.monotonic() > self._due_s:
-            self._report(self._worker)
-
-    def finished(self, reason: EndReason, source_tokens: int, target_tokens: int, queue_s: float) -> None:
-        """Do nothing: the server sees for itself what has ended."""
+        self._steps.append((busy_rows, idle_rows, duration_s))
 
     def error(self, kind: str) -> None:
-        """Note an engine fault."""
-        self._seen.append(("error", (kind,)))
+        """Note a fault."""
+        self._errors.append(kind)
 
-    def of_model(self, name: str) -> EngineObserver:
-        """There is one model in a process."""
-        return self
+    def report(self, outcomes: list[Outcome], cache_bytes: int) -> None:
+        """Report what has ended; without that, from time to time how things go.
 
-    def _report(self, worker: WorkerPool) -> None:
-        stats = worker.stats()
-        self._told = _state(stats)
-        self._channel.send(Report(stats, self._ended, self._seen, self._records))
-        self._ended, self._seen = [], []
-        self._records.clear()
-        self._due_s = time.monotonic() + REPORT_INTERVAL_S
+        Args:
+            outcomes: of the last step.
+            cache_bytes: held by the caches now.
+        """
+        self._ended += [(outcome.sequence.number, outcome.result) for outcome in outcomes]
+        if self._ended or self._ports.records or (self._steps and self._ports.clock() > self._due_s):
+            self.send(cache_bytes)
 
+    def report_rest(self, cache_bytes: int) -> None:
+        """Report what the dispatcher does not know yet, before nothing happens for a while."""
+        if self._steps or self._errors or cache_bytes != self._reported_bytes:
+            self.send(cache_bytes)
 
-def _state(stats: EngineStats) -> tuple[int, int, int]:
-    return stats.rows_busy, stats.queue_sentences, stats.kv_cache_bytes
+    def send(self, cache_bytes: int) -> None:
+        """Report all that was collected."""
+        records = list(self._ports.records)
+        self._ports.records.clear()
+        self._reported_bytes = cache_bytes
+        self._ports.channel.send(
+            Report(self._reported_bytes, self._ended, self._encoder_runs, self._steps, self._errors, records)
+        )
+        self.forget()
+        self._due_s = self._ports.clock() + REPORT_INTERVAL_S
 
 
 class LogRelay(logging.handlers.QueueHandler):

@@ -3,19 +3,22 @@
 import functools
 import logging
 import os
-import sys
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
-from server.engine.dispatch.dispatcher import ProcessPool
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.dispatch.fork_server import fork_server
+from server.engine.dispatch.worker_threads import WorkerThreads
+from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.kv_cache.budget import ExtraBytes, largest_request_bytes, with_chosen_rows
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver
+from server.engine.scheduling.placement import FEW_ROWS
 from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
-from server.engine.worker.loop import WorkerPool
+from server.engine.worker.loop import Worker
 from server.errors import DeviceError, SettingError
 from server.runtime.device.device import OnnxDevice, cuda, has_cuda
 from server.runtime.model_runtime import ModelRuntime
@@ -36,9 +39,6 @@ with 10 million (the same and 32,000 words) two take 0.8 of the time."""
 _log = logging.getLogger("dragoman.service")
 
 
-_CLOSE_TIMEOUT_S = 5.0
-
-
 def _limits(settings: Settings, manifest: Manifest, workers: int) -> EngineLimits:
     """Say what an engine of so many workers takes on."""
     return EngineLimits(
@@ -53,96 +53,124 @@ def _limits(settings: Settings, manifest: Manifest, workers: int) -> EngineLimit
     )
 
 
-def _start_engine(
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model with all that its workers have in common."""
+
+    manifest: Manifest
+    runtime: ModelRuntime
+    limits: EngineLimits
+    shortlist: Shortlist | None
+    warms_up: bool
+
+    def build(self, ports: WorkerPorts) -> Worker:
+        """Make a worker and see that it translates.
+
+        Raises:
+            BundleError: it does not translate as the bundle says.
+        """
+        worker = Worker(self.runtime, self.limits, ports, self.shortlist)
+        translate_golden(self.manifest, worker)
+        if self.warms_up:
+            warm_up(self.manifest, worker)
+        return worker
+
+
+def start_engine(
     settings: Settings, bundle: Path, manifest: Manifest, sha256: str, observer: EngineObserver
-) -> WorkerPool | ProcessPool:
-    """Start workers for an event loop, in processes of their own if that pays; on CUDA there is one."""
-    on_cuda = is_for_cuda(settings, manifest)
-    if not _takes_processes(settings, manifest, on_cuda=on_cuda):
-        return _start_threads(settings, bundle, manifest, observer)
-    limits = _limits(settings, manifest, 1 if on_cuda else settings.engine_workers)
-    device = "cuda" if on_cuda else "cpu"
-    make = functools.partial(
-        _start_in_process, settings.model_copy(update={"device": device}), bundle, sha256, limits.workers
-    )
-    try:
-        # A session on CUDA cannot be forked.
-        return ProcessPool(fork_server().start(make, limits.workers, after_fork=on_cuda), limits, observer)
-    except DeviceError as error:
-        if settings.device == "cuda":
-            raise
-        _log.warning("%s; going on with the processor", error)
-    return _start_engine(settings.model_copy(update={"device": "cpu"}), bundle, manifest, sha256, observer)
-
-
-def _start_threads(
-    settings: Settings, bundle: Path, manifest: Manifest, observer: EngineObserver
-) -> WorkerPool:
-    """Start workers that are threads of this process."""
-    return _start_workers(settings, bundle, manifest, functools.partial(WorkerPool, observer=observer))
-
-
-def _start_workers(
-    settings: Settings,
-    bundle: Path,
-    manifest: Manifest,
-    make_pool: Callable[..., WorkerPool],
-    *,
-    processes: int = 0,
-) -> WorkerPool:
-    """Load the graphs, start the workers, and translate the golden sentences.
+) -> Dispatcher:
+    """Start workers for an event loop, in processes of their own if that pays; on CUDA there is one.
 
     Args:
         settings: of the server.
         bundle: its directory, verified.
         manifest: of the bundle.
-        make_pool: given the runtime, the limits and a shortlist, makes the pool.
-        processes: number of the engine processes of which this is one; 0 if the workers are threads.
+        sha256: of the manifest's file.
+        observer: told what the engine does.
+
+    Raises:
+        BundleError, SettingError, EngineDeadError: as `load_model`.
     """
+    on_cuda = is_for_cuda(settings, manifest)
+    if not _takes_processes(settings, manifest, on_cuda=on_cuda):
+        return start_threads(settings, bundle, manifest, observer)
+    count, device = 1 if on_cuda else settings.engine_workers, "cuda" if on_cuda else "cpu"
+    load = functools.partial(
+        _load_in_process, settings.model_copy(update={"device": device}), bundle, sha256, count
+    )
+    try:
+        # A session on CUDA cannot be forked.
+        workers = fork_server().start(load, count, after_fork=on_cuda)
+        return Dispatcher(workers, _limits(settings, manifest, count), observer)
+    except DeviceError as error:
+        if settings.device == "cuda":
+            raise
+        _log.warning("%s; going on with the processor", error)
+    return start_engine(settings.model_copy(update={"device": "cpu"}), bundle, manifest, sha256, observer)
+
+
+def start_threads(
+    settings: Settings, bundle: Path, manifest: Manifest, observer: EngineObserver
+) -> Dispatcher:
+    """Start workers that are threads of this process; arguments and errors as of `start_engine`."""
     device = choose_device(settings, manifest)
-    workers = settings.engine_workers if device is None and not processes else 1
+    count = settings.engine_workers if device is None else 1
+    loaded = _load(settings, bundle, manifest, device, count)
+    workers = WorkerThreads(loaded.build, count, loaded.runtime.terminate, time.monotonic)
+    together = FEW_ROWS if _solo_threads(count, manifest) > 1 else 1
+    return Dispatcher(workers, _limits(settings, manifest, count), observer, rows_together=together)
+
+
+def _load_in_process(
+    settings: Settings, bundle: Path, sha256: str, count: int
+) -> Callable[[WorkerPorts], Worker]:
+    """Load the graphs in a process that is there for this model; gives what builds a worker."""
+    manifest = verify_bundle(bundle)
+    if hash_file(bundle / MANIFEST_NAME) != sha256:
+        raise BundleError(MANIFEST_NAME, "changed while it was loaded")
+    device = choose_device(settings, manifest)
+    return _load(settings, bundle, manifest, device, count, processes=True).build
+
+
+def _load(
+    settings: Settings,
+    bundle: Path,
+    manifest: Manifest,
+    device: OnnxDevice | None,
+    count: int,
+    *,
+    processes: bool = False,
+) -> _Loaded:
+    """Load the graphs, and choose what each of so many workers takes on.
+
+    Args:
+        settings: of the server.
+        bundle: its directory, verified.
+        manifest: of the bundle.
+        device: where it runs; None for the processor.
+        count: of the workers.
+        processes: whether every worker has a process of its own.
+    """
     # All that requests may choose: a graph that does not load must stop the start, not a request.
     widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
     runtime = ModelRuntime.load(
         bundle,
         manifest,
-        solo_threads=_solo_threads(workers, manifest),
+        solo_threads=1 if processes else _solo_threads(count, manifest),
         device=device,
         beam_widths=widths,
         shortlist=settings.shortlist,
-        bursts=bool(processes),
+        bursts=processes,
         weights_cache=settings.weights_cache_folder,
     )
-    limits = _limits(settings, manifest, workers)
-    if processes:  # the line, and what bounds it, are the server's
-        share = settings.kv_cache_bytes // processes
-        unbounded = {"max_queue_sentences": sys.maxsize, "max_queue_tokens": sys.maxsize}
-        limits = replace(limits, max_cache_bytes=share, **unbounded)
+    limits = replace(_limits(settings, manifest, count), max_cache_bytes=settings.kv_cache_bytes // count)
     shortlist = _read_shortlist(bundle, manifest, runtime)
     extra_bytes = extra_bytes_of(shortlist, runtime.spec, limits)
     if not limits.max_rows:
         limits = with_chosen_rows(runtime.spec, limits, extra_bytes)
     _check_cache_bound(settings, runtime.spec, limits, extra_bytes)
-    pool = make_pool(runtime, limits, shortlist=shortlist)
-    pool.start()
-    try:
-        translate_golden(manifest, pool)
-        if device is not None and processes:  # for requests; `dragoman translate` would only wait for it
-            warm_up(manifest, pool)
-    except BaseException:
-        pool.close(_CLOSE_TIMEOUT_S)
-        raise
-    return pool
-
-
-def _start_in_process(
-    settings: Settings, bundle: Path, sha256: str, processes: int, make_pool: Callable[..., WorkerPool]
-) -> WorkerPool:
-    """Do what `_start_workers` does, in a process that is there for this model."""
-    manifest = verify_bundle(bundle)
-    if hash_file(bundle / MANIFEST_NAME) != sha256:
-        raise BundleError(MANIFEST_NAME, "changed while it was loaded")
-    return _start_workers(settings, bundle, manifest, make_pool, processes=processes)
+    # For requests; `dragoman translate` would only wait for it.
+    return _Loaded(manifest, runtime, limits, shortlist, warms_up=device is not None and processes)
 
 
 def _takes_processes(settings: Settings, manifest: Manifest, *, on_cuda: bool) -> bool:

@@ -6,11 +6,13 @@ from pathlib import Path
 from export.bundle import MANIFEST_NAME, BundleError, hash_file, load_manifest, verify_bundle
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.observer import EngineObserver
-from server.service.models.engine_start import _CLOSE_TIMEOUT_S, _start_engine, _start_threads
+from server.service.models.engine_start import start_engine, start_threads
 from server.service.models.self_test import check_golden_text
 from server.service.models.served_model import ServedModel, TranslationEngine, check_together
 from server.service.text.truecasing import Truecaser
 from server.settings import Settings
+
+_CLOSE_TIMEOUT_S = 5.0
 
 
 def load_models(settings: Settings, observer: EngineObserver) -> list[ServedModel]:
@@ -77,9 +79,9 @@ def load_model(
     observer = observer.of_model(manifest.name)
     engine: TranslationEngine
     if served:
-        engine = _start_engine(settings, bundle, manifest, sha256, observer)
+        engine = start_engine(settings, bundle, manifest, sha256, observer)
     else:
-        engine = _start_threads(settings, bundle, manifest, observer)
+        engine = start_threads(settings, bundle, manifest, observer)
     try:
         check_golden_text(manifest, tokenizer)
     except BaseException:

@@ -3,20 +3,16 @@
 from export.bundle import MANIFEST_NAME, BundleError, Manifest
 from model.tokenizer import Tokenizer
 from server.engine.options import DecodingOptions
-from server.engine.worker.loop import WorkerPool
+from server.engine.worker.loop import Worker
 from server.errors import DragomanError
 from server.runtime.device.batch_buckets import usual_size
-from server.service.models.served_model import TranslationEngine
-
-_WARM_UP_TIMEOUT_S = 300.0
-
 
 _WARM_UP_STEPS = 4
 """Of a batch of one size: the third is recorded; see `server.runtime.device.sessions`."""
 
 
 def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
-    """Tokenise the bundle's golden sentences and write their translations: the half that needs no engine.
+    """Tokenize the bundle's golden sentences and write their translations: the half that needs no engine.
 
     Args:
         manifest: with the sentences.
@@ -35,43 +31,41 @@ def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
             raise _differs(number, "written")
 
 
-def translate_golden(manifest: Manifest, engine: TranslationEngine) -> None:
+def translate_golden(manifest: Manifest, worker: Worker) -> None:
     """Translate the bundle's golden sentences, ids to ids: catches what no checksum and no shape does.
 
     Args:
         manifest: with the sentences.
-        engine: as started.
+        worker: that does not run yet.
 
     Raises:
         BundleError: a sentence comes out differently, or not at all.
     """
+    options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
     for number, golden in enumerate(manifest.golden, start=1):
-        options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
         try:
-            (future,) = engine.submit(f"golden-{number}", [golden.source_ids], options)
-            result = future.result(_WARM_UP_TIMEOUT_S)
-        except (DragomanError, TimeoutError) as error:
+            (result,) = worker.decode([golden.source_ids], options)
+        except DragomanError as error:
             raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
         if result.hypotheses[0].tokens != golden.target_ids:
             raise _differs(number, "translated")
 
 
-def warm_up(manifest: Manifest, pool: WorkerPool) -> None:
-    """Let a device meet every size of a batch of short sentences: no request waits for what is built then.
+def warm_up(manifest: Manifest, worker: Worker) -> None:
+    """Let a device meet every batch bucket of short sentences, so that no request waits for its kernels.
 
     Args:
         manifest: with a golden sentence, and the beam width of requests that do not choose.
-        pool: as started.
+        worker: that does not run yet.
     """
     if not manifest.golden:
         return
     source = max(manifest.golden, key=lambda golden: len(golden.target_ids)).source_ids
     for width in {1, manifest.generation.beam_size or 1}:
         options = DecodingOptions(beam_size=width, max_decoding_length=_WARM_UP_STEPS)
-        most = pool.limits.max_rows // width
+        most = worker.limits.max_rows // width
         for size in sorted({min(usual_size(count), most) for count in range(1, most + 1)}):
-            for future in pool.submit(f"warm-up-{width}-{size}", [source] * size, options):
-                future.result(_WARM_UP_TIMEOUT_S)
+            worker.decode([source] * size, options)
 
 
 def _differs(number: int, what: str) -> BundleError:

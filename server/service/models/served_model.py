@@ -17,7 +17,7 @@ from server.service.text.truecasing import Truecaser
 
 
 class TranslationEngine(Protocol):
-    """Token ids in, token ids out. `server.engine.worker.loop.WorkerPool` is the real one. Thread-safe."""
+    """Token ids in, token ids out; `server.engine.dispatch.dispatcher` has the real one. Thread-safe."""
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Told once which event loop requests come from, on its thread and before the first of them."""

@@ -15,10 +15,9 @@ from concurrent.futures import Future
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
-from server.engine.scheduling.waiting_queue import Load, Scheduler
 from server.engine.search.log_sum_exp import log_sum_exp
+from server.engine.sequence import Priority
 from server.engine.sequence import Sequence as Sentence
 from server.errors import InferenceError
 from server.runtime.model_spec import Array, ModelSpec
@@ -304,22 +303,10 @@ def sentence(
     request: str = "request",
     at_s: float = 0.0,
     deadline_s: float = math.inf,
+    priority: Priority = "interactive",
 ) -> Sentence:
-    return Sentence(request, tuple(source), options or DecodingOptions(), at_s, deadline_s, Future())
+    asked = options or DecodingOptions()
+    return Sentence(next(_NUMBERS), tuple(source), asked, priority, at_s, deadline_s, request, Future())
 
 
-def from_line(scheduler: Scheduler, clock: Clock) -> Callable[[int], list[Sentence]]:
-    """What an engine asks for work: a single worker's view of a waiting line, both lanes of it."""
-
-    def schedule(free_rows: int) -> list[Sentence]:
-        admitted = scheduler.admit(clock(), Load(free_rows))
-        return admitted or scheduler.admit(clock(), Load(free_rows, lane="long"))
-
-    return schedule
-
-
-def line(*sentences: Sentence, limits: EngineLimits | None = None) -> Scheduler:
-    scheduler = Scheduler(limits or EngineLimits())
-    for one in sentences:
-        scheduler.add([one])
-    return scheduler
+_NUMBERS = itertools.count()

@@ -2,25 +2,31 @@
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
-from server.engine.dispatch.pool import Pool
+from server.engine.dispatch.dispatcher import Dispatcher
+from server.engine.dispatch.worker_threads import WorkerThreads
+from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.limits import EngineLimits
-from server.engine.observer import NullObserver
+from server.engine.observer import EngineObserver, NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.engine.worker.loop import WorkerPool
+from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.worker.loop import Worker
+from server.runtime.sessions import Runtime
 from tests.server.engine import slow
 from tests.server.engine.fakes import FakeRuntime, babble, recite
 from tests.server_process import wait_for
 
 WAIT_S = 20.0
 
-MakePool = Callable[..., WorkerPool]
+MakePool = Callable[..., Dispatcher]
 
 
 class Ends(NullObserver):
@@ -33,6 +39,26 @@ class Ends(NullObserver):
 
     def error(self, kind: str) -> None:
         self.errors.append(kind)
+
+
+def thread_engine(
+    runtime: Runtime,
+    limits: EngineLimits,
+    observer: EngineObserver | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    shortlist: Shortlist | None = None,
+    rows_together: int = 1,
+) -> Dispatcher:
+    """Workers that are threads over one runtime, as `engine_start.start_threads` starts them of a bundle."""
+    share = limits
+    if limits.max_cache_bytes is not None:
+        share = replace(limits, max_cache_bytes=limits.max_cache_bytes // limits.workers)
+
+    def build(ports: WorkerPorts) -> Worker:
+        return Worker(runtime, share, ports, shortlist)
+
+    threads = WorkerThreads(build, limits.workers, runtime.terminate, clock)
+    return Dispatcher(threads, limits, observer or NullObserver(), clock, rows_together)
 
 
 class Gate:
@@ -63,12 +89,10 @@ class Gate:
 def make_pool() -> Iterator[MakePool]:
     pools = []
 
-    def make(runtime: FakeRuntime, **settings: object) -> WorkerPool:
+    def make(runtime: FakeRuntime, **settings: object) -> Dispatcher:
         limits = EngineLimits(**{"workers": 1, "max_rows": 8, **settings.pop("limits", {})})
-        pool = WorkerPool(runtime, limits, **settings)
-        pools.append(pool)
-        pool.start()
-        return pool
+        pools.append(thread_engine(runtime, limits, **settings))
+        return pools[-1]
 
     yield make
     for pool in pools:
@@ -85,7 +109,7 @@ def tokens(future: Future[SequenceResult]) -> tuple[int, ...]:
     return future.result(WAIT_S).hypotheses[0].tokens
 
 
-def check_many_widths(pool: Pool) -> None:
+def check_many_widths(pool: Dispatcher) -> None:
     """From many threads, at different beam widths, a pool that babbles says what the slow reference says."""
     failures: list[object] = []
 
@@ -105,7 +129,7 @@ def check_many_widths(pool: Pool) -> None:
     assert failures == []
 
 
-def check_nothing_is_left_to_the_collector(pool: Pool) -> None:
+def check_nothing_is_left_to_the_collector(pool: Dispatcher) -> None:
     """What a sentence consists of goes when nobody refers to it, not when circles are looked for."""
     gc.collect()
     gc.disable()
@@ -119,7 +143,7 @@ def check_nothing_is_left_to_the_collector(pool: Pool) -> None:
         gc.enable()
 
 
-def check_that_who_has_nothing_to_do_gives_memory_back(pool: Pool) -> None:
+def check_that_who_has_nothing_to_do_gives_memory_back(pool: Dispatcher) -> None:
     """With `worker.IDLE_S` short, and more than once; meanwhile it keeps what it has."""
     for _ in range(3):
         futures = pool.submit("a", [(7, 10 + n) for n in range(6)], DecodingOptions(max_decoding_length=5))

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server.engine.dispatch.dispatcher import ProcessPool
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.dispatch.fork_server import fork_server
 from server.engine.limits import EngineLimits
 from server.engine.observer import NullObserver
@@ -17,7 +17,23 @@ from tests.server.engine import process_models
 from tests.server.engine.fakes import Language, recite
 from tests.server_process import wait_for
 
-MakePool = Callable[..., ProcessPool]
+MakePool = Callable[..., Dispatcher]
+
+
+class Witness(NullObserver):
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.reasons: list[str] = []
+        self.errors: list[str] = []
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        self.steps.append(busy_rows)
+
+    def finished(self, reason: str, source_tokens: int, target_tokens: int, queue_s: float) -> None:
+        self.reasons.append(reason)
+
+    def error(self, kind: str) -> None:
+        self.errors.append(kind)
 
 
 @pytest.fixture
@@ -37,11 +53,11 @@ def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
 
     def make(
         language: Language = recite, processes: int = 2, switch: Path | None = None, **settings: object
-    ) -> ProcessPool:
+    ) -> Dispatcher:
         limits = EngineLimits(**{"max_rows": 8, "workers": 1, **settings.pop("limits", {})})
         load = settings.pop("load", functools.partial(process_models.fake_worker, language, limits, switch))
         started = fork_server().start(load, processes, after_fork=settings.pop("after_fork", False))
-        pool = ProcessPool(started, limits, settings.pop("observer", NullObserver()), **settings)
+        pool = Dispatcher(started, limits, settings.pop("observer", NullObserver()), **settings)
         pools.append(pool)
         loop.call_soon_threadsafe(pool.attach, loop)
         return pool

@@ -8,16 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.engine.limits import EngineLimits
-from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
-from server.engine.scheduling.waiting_queue import Scheduler
 from server.engine.sequence import Sequence as Sentence
 from server.engine.sequence import SequenceResult
-from server.engine.worker.engine import Engine
 from server.errors import AbortedError
 from tests.examples import examples
 from tests.server.engine import slow
-from tests.server.engine.fakes import Clock, FakeRuntime, babble, from_line, sentence
+from tests.server.engine.bench import Bench
+from tests.server.engine.fakes import FakeRuntime, babble, sentence
 
 LIMIT = 80
 
@@ -62,11 +60,10 @@ arrivals = st.lists(
 def test_any_traffic_gives_every_sentence_its_own_translation(
     arrivals: list[tuple[int, tuple[int, ...], DecodingOptions, int | None]], max_rows: int
 ) -> None:
-    clock, runtime = Clock(), FakeRuntime(max_target_tokens=LIMIT)
+    runtime = FakeRuntime(max_target_tokens=LIMIT)
     runtime.spec = dataclasses.replace(runtime.spec, suppressed_ids=SUPPRESSED)
-    limits = EngineLimits(max_rows=max_rows, max_batch_tokens=60)
-    scheduler = Scheduler(limits)
-    engine = Engine(runtime, limits, from_line(scheduler, clock), NullObserver(), clock)
+    bench = Bench(runtime, EngineLimits(max_rows=max_rows, max_batch_tokens=60))
+    clock, engine = bench.clock, bench.engine
     sentences: list[tuple[int, Sentence, int | None]] = [
         (step, sentence(source, chosen, request=str(number % 3), at_s=clock()), abort)
         for number, (step, source, chosen, abort) in enumerate(arrivals)
@@ -76,14 +73,14 @@ def test_any_traffic_gives_every_sentence_its_own_translation(
         clock.now_s += 0.01
         for arrival, one, abort in sentences:
             if arrival == step:
-                scheduler.add([one])
+                bench.add(one)
             if abort is not None and arrival + abort == step:
                 one.aborted = True
-        for outcome in engine.step():
+        for outcome in bench.step():
             assert outcome.sequence not in outcomes
             outcomes[outcome.sequence] = outcome.result
         assert engine.rows <= max_rows
-        if step > 100 and not engine.rows and not scheduler.sentences:
+        if step > 100 and not engine.rows and not bench.waiting:
             break
         assert step < 5000
     for _, one, _ in sentences:

@@ -5,10 +5,9 @@ import pickle
 
 import pytest
 
-from server.engine.ipc.messages import Drop, Extend, Report, Sentence, Start
-from server.engine.limits import EngineStats
+from server.engine.ipc.messages import Drop, Report, Start
 from server.engine.options import DecodingOptions
-from server.engine.sequence import Hypothesis, SequenceResult
+from server.engine.sequence import Hypothesis, Sequence, SequenceResult
 from server.errors import InferenceError
 
 EVERY_OPTION = DecodingOptions(
@@ -29,23 +28,19 @@ EVERY_OPTION = DecodingOptions(
     sampling_temperature=0.7,
     seed=5,
 )
-STATS = EngineStats(3, 30, 0.5, 20, 128, 32, 4096, True, 12.5, (7, 8))
 RESULT = SequenceResult((Hypothesis((5, 6), -1.5), Hypothesis((), -2.0)), "length", 9, 2, 0.1, 0.2, 0.3)
 SENTENCES = [
-    Sentence(1, "one", (5, 17), EVERY_OPTION, 1.0, 2.0),
-    Sentence(2, "two", (6,), DecodingOptions(), 3.0, float("inf")),
+    Sequence(1, (5, 17), EVERY_OPTION, "bulk", 1.0, 2.0),
+    Sequence(2, (6,), DecodingOptions(), "interactive", 3.0, float("inf")),
 ]
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        Start("long", SENTENCES),
-        Start("short", []),
         Drop([1, 2]),
-        Extend(1, 9.5),
-        Report(STATS),
-        Report(STATS, [(1, RESULT)], [("step", (20, 12, 0.5)), ("error", ("poison",))]),
+        Report(4096),
+        Report(4096, [(1, RESULT)], [(2, 9, 3, 0.5)], [(20, 12, 0.5)], ["poison"]),
     ],
 )
 def test_what_arrives_is_what_was_sent(message: object) -> None:
@@ -54,9 +49,18 @@ def test_what_arrives_is_what_was_sent(message: object) -> None:
     assert type(there) is type(message)
 
 
+def test_sentences_arrive_without_what_is_the_dispatchers_own() -> None:
+    SENTENCES[0].request_id, SENTENCES[0].worker = "secret", 1
+    there = pickle.loads(pickle.dumps(Start(SENTENCES), pickle.HIGHEST_PROTOCOL)).sequences
+    assert [(s.number, s.source, s.options, s.priority, s.submitted_s, s.deadline_s) for s in there] == [
+        (s.number, s.source, s.options, s.priority, s.submitted_s, s.deadline_s) for s in SENTENCES
+    ]
+    assert [(s.request_id, s.future, s.worker) for s in there] == [("", None, None)] * 2
+
+
 def test_options_are_there_once_for_all_that_are_decoded_alike() -> None:
-    data = [pickle.dumps(Start("short", [one]), pickle.HIGHEST_PROTOCOL) for one in SENTENCES + SENTENCES]
-    first, second, third, fourth = (pickle.loads(each).sentences[0].options for each in data)
+    data = [pickle.dumps(Start([one]), pickle.HIGHEST_PROTOCOL) for one in SENTENCES + SENTENCES]
+    first, second, third, fourth = (pickle.loads(each).sequences[0].options for each in data)
     assert first is third
     assert second is fourth
     assert first != second
@@ -64,7 +68,7 @@ def test_options_are_there_once_for_all_that_are_decoded_alike() -> None:
 
 def test_errors_and_log_records_go_with_a_report() -> None:
     record = logging.makeLogRecord({"msg": "hello"})
-    report = Report(STATS, [(1, InferenceError("bad")), (2, RESULT)], records=[record])
+    report = Report(0, [(1, InferenceError("bad")), (2, RESULT)], records=[record])
     there = pickle.loads(pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
     (_, error), (_, result) = there.ended
     assert isinstance(error, InferenceError)

@@ -50,8 +50,8 @@ def test_bytes_are_those_of_the_arena(width: int, dtype: type) -> None:
 def test_the_largest_request_fits_exactly() -> None:
     needed = largest_request_bytes(SPEC, LIMITS)
     largest = sentence([7] * 500, options(400))
-    assert bounded(needed).reserve(0, "long", largest)
-    assert not bounded(needed - 1).reserve(0, "long", largest)
+    assert bounded(needed).reserve(largest)
+    assert not bounded(needed - 1).reserve(largest)
 
 
 def test_limits_below_the_models_still_let_the_largest_request_in() -> None:
@@ -60,7 +60,7 @@ def test_limits_below_the_models_still_let_the_largest_request_in() -> None:
     needed = largest_request_bytes(SPEC, limits)
     assert needed == max(cache_bytes(SPEC, width, 8, Capacity(64, 32)) for width in SPEC.beam_widths)
     budget = CacheBudget(SPEC, dataclasses.replace(limits, max_cache_bytes=needed))
-    assert budget.reserve(0, "long", sentence([7] * 40, options(30)))
+    assert budget.reserve(sentence([7] * 40, options(30)))
 
 
 def test_as_many_rows_are_chosen_as_the_bound_lets_the_largest_request_have() -> None:
@@ -79,36 +79,34 @@ def test_as_many_rows_are_chosen_as_the_bound_lets_the_largest_request_have() ->
 
 def test_a_sentence_reserves_what_its_target_may_become() -> None:
     budget = bounded(10**9)
-    assert budget.reserve(0, "short", sentence([7] * 5, options(100)))
+    assert budget.reserve(sentence([7] * 5, options(100)))
     small = budget.reserved_bytes
     assert small == cache_bytes(SPEC, 1, 8, Capacity(32, 128))
-    assert budget.reserve(0, "short", sentence([7] * 30, options(128)))
+    assert budget.reserve(sentence([7] * 30, options(128)))
     assert budget.reserved_bytes == small
-    assert budget.reserve(1, "short", sentence([7] * 5, options(100)))
-    assert budget.reserve(0, "long", sentence([7] * 5, options(100)))
-    assert budget.reserved_bytes == 3 * small
+    assert budget.reserve(sentence([7] * 5, options(100, beam_size=2)))
+    assert budget.reserved_bytes == small + cache_bytes(SPEC, 2, 8, Capacity(32, 128))
 
 
 def test_what_is_refused_reserves_nothing() -> None:
     budget = bounded(cache_bytes(SPEC, 1, 8, Capacity(32, 64)))
-    assert budget.reserve(0, "short", sentence([7], options(60)))
+    assert budget.reserve(sentence([7], options(60)))
     before = budget.reserved_bytes
-    assert not budget.reserve(0, "short", sentence([7], options(65)))
-    assert not budget.reserve(0, "short", sentence([7], options(1, beam_size=2)))
+    assert not budget.reserve(sentence([7], options(65)))
+    assert not budget.reserve(sentence([7], options(1, beam_size=2)))
     assert budget.reserved_bytes == before
 
 
 def test_an_empty_arena_keeps_little_and_a_freed_one_nothing() -> None:
     budget = bounded(10**9)
-    assert budget.reserve(0, "long", sentence([7] * 500, options(400)))
-    assert budget.reserve(0, "long", sentence([7] * 5, options(10, beam_size=2)))
-    budget.emptied(0, "long")
+    assert budget.reserve(sentence([7] * 500, options(400)))
+    assert budget.reserve(sentence([7] * 5, options(10, beam_size=2)))
+    budget.emptied()
     kept = cache_bytes(SPEC, 1, 8, Capacity(KEPT_CAPACITY, KEPT_CAPACITY))
     assert budget.reserved_bytes == kept + cache_bytes(SPEC, 2, 8, Capacity(32, 32))
-    assert budget.freed(0, "long", kept={1})
+    assert budget.freed(kept={1})
     assert budget.reserved_bytes == kept
-    assert not budget.freed(0, "long", kept={1})
-    assert not budget.freed(1, "short", kept=())
+    assert not budget.freed(kept={1})
 
 
 def test_arenas_never_hold_more_than_is_reserved() -> None:
@@ -116,7 +114,7 @@ def test_arenas_never_hold_more_than_is_reserved() -> None:
     budget, arena = bounded(10**9), Arena(SPEC, 2, 4)
     for _ in range(60):
         length, longest = draw.choice((3, 40, 130, 500)), draw.choice((5, 60, 129, 400))
-        assert budget.reserve(0, "short", sentence([7] * length, options(longest, beam_size=2)))
+        assert budget.reserve(sentence([7] * length, options(longest, beam_size=2)))
         lengths = np.array([length], np.int32)
         arena.admit(FakeEncoder().encode(np.full((1, length), 7), lengths), lengths)
         for _ in range(draw.randint(1, longest)):
@@ -126,14 +124,14 @@ def test_arenas_never_hold_more_than_is_reserved() -> None:
         if arena.count == 4 or draw.random() < 0.5:
             while arena.count:
                 arena.retire(arena.count - 1)
-            budget.emptied(0, "short")
+            budget.emptied()
             assert arena.cache_bytes <= budget.reserved_bytes
         else:
             arena.target_lengths[: arena.count] = 0  # as if they had only begun
 
 
 def test_without_a_bound_everything_fits() -> None:
-    assert CacheBudget(SPEC, LIMITS).reserve(0, "long", sentence([7] * 500, options(400)))
+    assert CacheBudget(SPEC, LIMITS).reserve(sentence([7] * 500, options(400)))
 
 
 def extra_bytes(beam_width: int, max_sentences: int) -> int:
@@ -142,14 +140,14 @@ def extra_bytes(beam_width: int, max_sentences: int) -> int:
 
 def test_what_a_batch_has_beside_its_caches_is_reserved_with_them() -> None:
     budget = CacheBudget(SPEC, dataclasses.replace(LIMITS, max_cache_bytes=10**9), extra_bytes)
-    assert budget.reserve(0, "short", sentence([7], options(10)))
-    assert budget.reserve(0, "short", sentence([7] * 90, options(50)))  # the same batch: once
+    assert budget.reserve(sentence([7], options(10)))
+    assert budget.reserve(sentence([7] * 90, options(50)))  # the same batch: once
     first = cache_bytes(SPEC, 1, 8, Capacity(128, 64)) + extra_bytes(1, 8)
     assert budget.reserved_bytes == first
-    assert budget.reserve(0, "short", sentence([7], options(10, beam_size=2)))
+    assert budget.reserve(sentence([7], options(10, beam_size=2)))
     assert budget.reserved_bytes == first + cache_bytes(SPEC, 2, 8, Capacity(32, 32)) + extra_bytes(2, 4)
-    budget.emptied(0, "short")
-    assert budget.freed(0, "short", kept={1})
+    budget.emptied()
+    assert budget.freed(kept={1})
     assert budget.reserved_bytes == first
 
 
@@ -161,7 +159,7 @@ def test_the_largest_request_fits_exactly_with_its_extra_bytes() -> None:
         limits = dataclasses.replace(LIMITS, max_cache_bytes=needed - missing)
         fits = [
             CacheBudget(SPEC, limits, extra_bytes).reserve(
-                0, "long", dataclasses.replace(largest, options=options(400, beam_size=width))
+                dataclasses.replace(largest, options=options(400, beam_size=width))
             )
             for width in SPEC.beam_widths
         ]

@@ -1,147 +1,88 @@
-"""Which worker starts what, by the policy alone; test_worker.py sees it done."""
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from server.engine.scheduling.placement import (
-    DEVICE_GATHERED_ROWS,
-    DEVICE_PATIENCE_STEPS,
-    FEW_ROWS,
-    GATHERED_ROWS,
-    PATIENCE_STEPS,
-    Shares,
-)
-from server.engine.scheduling.priority import LANES, Lane
+from server.engine.options import DecodingOptions
+from server.engine.scheduling.placement import Placement
+from server.engine.scheduling.priority import Rivalry
+from server.engine.sequence import Priority
+from server.engine.sequence import Sequence as Sentence
+from tests.server.engine.fakes import sentence
 
 
-def busy(rows: dict[Lane, list[int]], max_rows: int = 32) -> Shares:
-    shares = Shares(len(rows["short"]), max_rows)
-    for lane in LANES:
-        for worker, count in enumerate(rows[lane]):
-            shares.note(worker, lane, count)
-    return shares
+def one(beam_size: int = 1, priority: Priority = "interactive") -> Sentence:
+    return sentence([7], DecodingOptions(beam_size=beam_size), priority=priority)
 
 
-@pytest.mark.parametrize(
-    ("short", "waiting", "called"),
-    [
-        ([0, 0, 0], 0, []),
-        ([0, 0, 0], 1, [0]),
-        ([0, 2, 0], 1, [1]),
-        ([0, 2, 3], FEW_ROWS - 5, [2]),
-        ([0, 2, 3], FEW_ROWS - 4, [2, 1]),
-        ([0, 0, 0], 2 * FEW_ROWS + 1, [0, 1, 2]),
-        ([9, 9, 9], 1, [0, 1, 2]),
-    ],
-)
-def test_few_rows_stay_together_and_many_are_spread(
-    short: list[int], waiting: int, called: list[int]
-) -> None:
-    assert busy({"short": short, "long": [0] * 3}).called("short", waiting) == called
+def fill(placement: Placement, count: int, *, rivalry: Rivalry = "none", **asked: object) -> list[int | None]:
+    """Place so many sentences; gives their workers, None from the first that has no place on."""
+    workers = []
+    for _ in range(count):
+        each = one(**asked)
+        worker = placement.choose(each, rivalry)
+        workers.append(worker)
+        if worker is not None:
+            placement.place(each, worker)
+    return workers
 
 
-def test_a_worker_whose_other_lane_is_busy_comes_last() -> None:
-    shares = busy({"short": [2, 0], "long": [9, 0]})
-    assert shares.called("short", 1) == [1]
-    assert shares.share(0, "short", 1) == 0
-    assert shares.share(1, "short", 1) == 1
+def test_the_worker_with_the_fewest_rows_is_next() -> None:
+    placement = Placement(3, 4, 0, 1)
+    assert fill(placement, 5) == [0, 1, 2, 0, 1]
 
 
-@pytest.mark.parametrize(("short", "waiting", "shares"), [([0, 0], 8, [4, 4]), ([6, 2], 4, [0, 4])])
-def test_workers_that_are_called_have_as_many_in_the_end(
-    short: list[int], waiting: int, shares: list[int]
-) -> None:
-    policy = busy({"short": short, "long": [0, 0]})
-    assert [policy.share(worker, "short", waiting) for worker in (0, 1)] == shares
+def test_few_rows_stay_together_where_that_pays() -> None:
+    placement = Placement(2, 16, 0, 6)
+    assert fill(placement, 14) == [0] * 6 + [1] * 6 + [0, 1]
 
 
-def test_everyone_is_called_where_memory_is_lacking() -> None:
-    shares = busy({"short": [1, 0, 0], "long": [0, 0, 0]})
-    assert shares.called("short", 1, everyone=True) == [0, 1, 2]
-    assert [shares.share(worker, "short", 1, everyone=True) for worker in range(3)] == [0, 1, 1]
-    assert shares.called("short", 0, everyone=True) == []
+def test_together_are_at_most_half_of_the_rows() -> None:
+    assert fill(Placement(2, 4, 0, 6), 5) == [0, 0, 1, 1, 0]
 
 
-def test_a_change_is_news_once() -> None:
-    shares = Shares(2, 8)
-    assert shares.note(1, "short", 3)
-    assert not shares.note(1, "short", 3)
-    assert shares.rows == 3
+def test_rows_ahead_are_given_and_then_none() -> None:
+    placement = Placement(2, 2, 1, 1)
+    assert fill(placement, 7) == [0, 1, 0, 1, 0, 1, None]
+    assert (placement.busy_rows, placement.rows_ahead) == (4, 2)
 
 
-@given(
-    rows=st.lists(st.integers(0, 8), min_size=1, max_size=5),
-    beside=st.lists(st.integers(0, 8), min_size=5, max_size=5),
-    waiting=st.integers(1, 40),
-)
-def test_what_waits_is_started_if_there_is_a_free_row(
-    rows: list[int], beside: list[int], waiting: int
-) -> None:
-    shares = busy({"short": rows, "long": beside[: len(rows)]}, max_rows=8)
-    called = shares.called("short", waiting)
-    assert called
-    could = [
-        min(shares.share(worker, "short", waiting), 8 - rows[worker])
-        for _ in range(PATIENCE_STEPS + 1)
-        for worker in called
-    ]
-    if any(count < 8 for count in rows):
-        assert max(could) > 0
+def test_rows_of_one_that_has_left_are_given_again() -> None:
+    placement = Placement(1, 1, 0, 1)
+    first = one()
+    placement.place(first, 0)
+    assert placement.choose(one(), "none") is None
+    placement.remove(first, 0)
+    assert placement.choose(one(), "none") == 0
 
 
-def asked(shares: Shares, waiting: int, times: int) -> list[int]:
-    return [shares.share(0, "short", waiting) for _ in range(times)]
+def test_a_sentence_with_more_rows_than_there_are_free_waits() -> None:
+    placement = Placement(1, 8, 0, 1)
+    assert fill(placement, 5) == [0] * 5
+    assert placement.choose(one(beam_size=4), "none") is None
+    assert placement.choose(one(beam_size=3), "none") == 0
 
 
-@pytest.mark.parametrize(
-    ("rows", "waiting", "started"),
-    [
-        (0, 1, [1, 1, 1, 1]),
-        (3, 1, [1, 1, 1, 1]),
-        (4, 1, [0, 0, 1, 0]),
-        (4, 2, [2, 2, 2, 2]),
-        (12, 5, [0, 0, 5, 0]),
-        (12, 6, [6, 6, 6, 6]),
-        (30, GATHERED_ROWS - 1, [0, 0, GATHERED_ROWS - 1, 0]),
-        (30, GATHERED_ROWS, [GATHERED_ROWS] * 4),
-    ],
-)
-def test_a_busy_worker_lets_a_few_gather_but_not_for_long(
-    rows: int, waiting: int, started: list[int]
-) -> None:
-    assert PATIENCE_STEPS == 2
-    assert asked(busy({"short": [rows], "long": [0]}), waiting, 4) == started
+def test_a_dead_worker_gets_nothing_and_has_nothing_when_it_comes_back() -> None:
+    placement = Placement(2, 4, 0, 1)
+    fill(placement, 4)
+    placement.set_available(0, available=False)
+    assert fill(placement, 3) == [1, 1, None]
+    assert placement.busy_rows == 4
+    placement.set_available(0, available=True)
+    assert fill(placement, 2) == [0, 0]
 
 
-def test_what_has_gathered_starts_at_once_and_its_successors_wait_anew() -> None:
-    shares = busy({"short": [16], "long": [0]})
-    assert asked(shares, 3, 1) == [0]
-    assert asked(shares, 8, 1) == [8]
-    shares.note(0, "short", 24)
-    assert asked(shares, 1, 3) == [0, 0, 1]
+@pytest.mark.parametrize(("rivalry", "placed"), [("present", 4), ("expected", 12), ("none", 16)])
+def test_bulk_sentences_leave_rows_to_interactive_ones(rivalry: Rivalry, placed: int) -> None:
+    placement = Placement(1, 16, 0, 1)
+    assert fill(placement, 20, rivalry=rivalry, priority="bulk").count(0) == placed
 
 
-def test_what_is_left_of_a_document_starts_with_the_rest_of_it() -> None:
-    shares = busy({"short": [0], "long": [16]})
-    assert shares.share(0, "long", 8) == 8
-    shares.note(0, "long", 24)
-    assert shares.share(0, "long", 3) == 3  # asked again before decoding
-    shares.note(0, "long", 27)
-    assert shares.share(0, "long", 0) == 0  # nothing is left: it decodes
-    shares.note(0, "long", 26)
-    assert [shares.share(0, "long", 1) for _ in range(3)] == [0, 0, 1]
+def test_interactive_sentences_leave_bulk_ones_their_quarter() -> None:
+    placement = Placement(1, 16, 0, 1)
+    assert fill(placement, 20, rivalry="present").count(0) == 12
+    assert fill(placement, 20, rivalry="present", priority="bulk").count(0) == 4
 
 
-def test_nobody_waits_for_company_where_memory_is_lacking() -> None:
-    shares = busy({"short": [30], "long": [0]})
-    assert shares.share(0, "short", 1, everyone=True) == 1
-
-
-def test_on_a_device_more_of_them_gather_and_wait_longer() -> None:
-    shares = Shares(1, 256, on_device=True)
-    shares.note(0, "short", 160)
-    assert DEVICE_GATHERED_ROWS > 2 * GATHERED_ROWS
-    started = asked(shares, 2 * GATHERED_ROWS, DEVICE_PATIENCE_STEPS + 1)
-    assert started == [0] * DEVICE_PATIENCE_STEPS + [2 * GATHERED_ROWS]
-    assert shares.share(0, "short", DEVICE_GATHERED_ROWS) == DEVICE_GATHERED_ROWS
+def test_however_few_rows_there_are_each_class_gets_one() -> None:
+    placement = Placement(1, 2, 0, 1)
+    assert fill(placement, 1, rivalry="present", priority="bulk") == [0]
+    assert fill(placement, 1, rivalry="present") == [0]

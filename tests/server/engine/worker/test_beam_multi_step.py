@@ -11,20 +11,16 @@ from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
 from server.engine.worker import batch
-from server.engine.worker.engine import Engine
-from server.errors import InferenceError
+from server.errors import DragomanError, InferenceError
 from tests.examples import examples
+from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
     VOCABULARY,
-    Clock,
     FakeRuntime,
     babble,
-    from_line,
-    line,
     recite,
     sentence,
 )
-from tests.server.engine.worker.test_engine import Spy
 
 Sources = list[tuple[int, ...]]
 
@@ -34,23 +30,29 @@ class Few:
 
     def __init__(self, runtime: FakeRuntime, sources: Sources, *options: DecodingOptions) -> None:
         runtime.has_bursts = True
-        self.runtime, self.observer, self.stop = runtime, Spy(), np.zeros((), np.int64)
+        bench = Bench(runtime, EngineLimits(max_rows=40))
+        self.runtime, self.observer, self.stop = runtime, bench.observer, bench.interrupt
         self.sentences = [
             sentence(source, options[n % len(options)], request=str(n)) for n, source in enumerate(sources)
         ]
-        clock = Clock()
-        take = from_line(line(*self.sentences), clock)
-        limits = EngineLimits(max_rows=40)
-        self.engine = Engine(runtime, limits, take, self.observer, clock, stop=self.stop)
-        self.engine.step()
+        self.engine = bench.engine
+        bench.add(*self.sentences)
+        bench.step()
 
     def results(self, stops: tuple[bool, ...] = (), *, bursts: bool = True) -> list[SequenceResult]:
+        found = self.outcomes(stops, bursts=bursts)
+        assert all(isinstance(each, SequenceResult) for each in found)
+        return found
+
+    def outcomes(
+        self, stops: tuple[bool, ...] = (), *, bursts: bool = True
+    ) -> list[SequenceResult | DragomanError]:
         wanted = iter(stops)
+        found = {}
         while self.engine.rows:
             self.stop[...] = next(wanted, False)
-            for outcome in self.engine.decode(bursts=bursts):
-                outcome.resolve()
-        return [one.future.result(0) for one in self.sentences]
+            found |= {end.sequence: end.result for end in self.engine.decode(multi_step=bursts)}
+        return [found[one] for one in self.sentences]
 
     @property
     def asked(self) -> list[tuple[int, int]]:
@@ -129,7 +131,7 @@ def test_two_widths_at_a_time_make_single_steps() -> None:
     few = Few(
         FakeRuntime(recite), [(7, 8, 9)] * 2, DecodingOptions(beam_size=2), DecodingOptions(beam_size=3)
     )
-    few.engine.decode(bursts=True)
+    few.engine.decode(multi_step=True)
     assert few.asked == []
 
 
@@ -152,12 +154,9 @@ def test_a_run_that_fails_is_tried_step_by_step_and_only_the_bad_sentence_fails(
     few = Few(FakeRuntime(recite), [(7, 8, 9), (11, 12, 13, 14)], DecodingOptions(beam_size=4))
     for decoder in few.runtime.decoders:
         decoder.poison = 8
-    while few.engine.rows:
-        for outcome in few.engine.decode(bursts=True):
-            outcome.resolve()
-    with pytest.raises(InferenceError):
-        few.sentences[0].future.result(0)
-    assert few.sentences[1].future.result(0).hypotheses[0].tokens == (11, 12, 13, 14)
+    bad, good = few.outcomes()
+    assert isinstance(bad, InferenceError)
+    assert good.hypotheses[0].tokens == (11, 12, 13, 14)
     assert few.engine.rows == 0
 
 
@@ -167,12 +166,9 @@ def test_a_sentence_whose_scores_are_no_numbers_fails_and_its_neighbour_does_not
         return np.full_like(scores, np.nan) if source[0] == 7 and len(target) == 3 else scores
 
     few = Few(FakeRuntime(sickly), [(7, 8, 9, 10, 11), (11, 12, 13, 14)], DecodingOptions(beam_size=4))
-    while few.engine.rows:
-        for outcome in few.engine.decode(bursts=True):
-            outcome.resolve()
-    with pytest.raises(InferenceError, match="not finite"):
-        few.sentences[0].future.result(0)
-    assert few.sentences[1].future.result(0).hypotheses[0].tokens == (11, 12, 13, 14)
+    bad, good = few.outcomes()
+    assert "not finite" in str(bad)
+    assert good.hypotheses[0].tokens == (11, 12, 13, 14)
 
 
 options = st.builds(

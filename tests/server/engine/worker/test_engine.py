@@ -1,71 +1,23 @@
-"""`Engine.step` over a scripted model: who enters, who leaves, what fails alone."""
+"""The engine over a scripted model: who enters, who leaves, what fails alone."""
 
 import numpy as np
 import pytest
 
 from server.engine.limits import EngineLimits
-from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
-from server.engine.scheduling.waiting_queue import Scheduler
 from server.engine.sequence import Outcome, SequenceResult
-from server.engine.sequence import Sequence as Sentence
-from server.engine.worker.engine import Engine
 from server.errors import AbortedError, DeadlineExceededError, InferenceError
 from tests.server.engine import slow
+from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
     EOS,
     VOCABULARY,
-    Clock,
     FakeRuntime,
     babble,
-    from_line,
     ramble,
     recite,
     sentence,
 )
-
-
-class Spy(NullObserver):
-    def __init__(self) -> None:
-        self.steps: list[tuple[int, int]] = []
-        self.encoded: list[tuple[int, int, int]] = []
-        self.errors: list[str] = []
-
-    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
-        self.steps.append((busy_rows, idle_rows))
-
-    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
-        self.encoded.append((sentences, real_tokens, padding_tokens))
-
-    def error(self, kind: str) -> None:
-        self.errors.append(kind)
-
-
-class Bench:
-    """An engine on a bench: one worker, one line, a clock that stands still."""
-
-    def __init__(
-        self, runtime: FakeRuntime, limits: EngineLimits | None = None, *, starts_first: bool = False
-    ) -> None:
-        self.runtime = runtime
-        self.clock = Clock()
-        self.observer = Spy()
-        limits = limits or EngineLimits(max_rows=8)
-        self.line = Scheduler(limits)
-        take = from_line(self.line, self.clock)
-        self.engine = Engine(runtime, limits, take, self.observer, self.clock, starts_first=starts_first)
-
-    def add(self, *sentences: Sentence) -> None:
-        for one in sentences:
-            self.line.add([one])
-
-    def run(self, steps: int = 2000) -> list[Outcome]:
-        outcomes = []
-        for _ in range(steps):
-            outcomes += self.engine.step()
-            if not self.engine.rows and not self.line.sentences:
-                return outcomes
-        raise AssertionError("the engine does not come to an end")
 
 
 def results(outcomes: list[Outcome]) -> dict[tuple[int, ...], object]:
@@ -87,7 +39,7 @@ def test_a_sentence_goes_in_and_comes_out() -> None:
 
 def test_an_idle_engine_calls_no_model() -> None:
     bench = Bench(FakeRuntime(recite))
-    assert bench.engine.step() == []
+    assert bench.step() == []
     assert bench.runtime.encoder.shapes == []
     assert bench.observer.steps == []
 
@@ -102,19 +54,13 @@ def test_sentences_enter_and_leave_at_every_step() -> None:
     assert bench.observer.steps == [(2, 0)] * 4 + [(1, 1)] * 3
 
 
-@pytest.mark.parametrize(
-    ("starts_first", "rows"),
-    [(False, [4, 6, 6, 6, 6, 6, 2]), (True, [6] * 6)],
-)
-def test_decoding_goes_on_when_all_have_started_or_between_portions(
-    starts_first: bool, rows: list[int]
-) -> None:
+def test_decoding_goes_on_between_portions_of_source_tokens() -> None:
     limits = EngineLimits(max_rows=8, max_batch_tokens=10)  # two of them in a portion
-    bench = Bench(FakeRuntime(recite), limits, starts_first=starts_first)
+    bench = Bench(FakeRuntime(recite), limits)
     bench.add(*(sentence((number,) * 5, request=str(number)) for number in range(5, 11)))
     bench.run()
     (decoder,) = bench.runtime.decoders
-    assert decoder.rows == rows
+    assert decoder.rows == [4, 6, 6, 6, 6, 6, 2]
 
 
 def test_rows_of_different_ages_decode_together() -> None:
@@ -125,7 +71,7 @@ def test_rows_of_different_ages_decode_together() -> None:
         one = sentence(tuple(range(5, 8 + number)), request=str(number))
         expected[one.source] = slow.decode(babble, one.source, one.options, 512)[0].tokens
         bench.add(one)
-        outcomes += bench.engine.step()
+        outcomes += bench.step()
     outcomes += bench.run()
     found = {source: result.hypotheses[0].tokens for source, result in results(outcomes).items()}
     assert found == expected
@@ -175,11 +121,11 @@ def test_abort_frees_the_rows_within_one_step() -> None:
     doomed = [sentence((7, n), DecodingOptions(beam_size=1 + n % 2), request=str(n)) for n in range(4)]
     kept = sentence((9,), request="kept")
     bench.add(*doomed, kept)
-    bench.engine.step()
+    bench.step()
     assert bench.engine.rows == 7
     for one in doomed:
         one.aborted = True
-    outcomes = bench.engine.step()
+    outcomes = bench.step()
     assert {outcome.sequence for outcome in outcomes} == set(doomed)
     assert all(isinstance(outcome.result, AbortedError) for outcome in outcomes)
     assert bench.engine.rows == 1
@@ -188,9 +134,9 @@ def test_abort_frees_the_rows_within_one_step() -> None:
 def test_a_deadline_passes_while_decoding() -> None:
     bench = Bench(FakeRuntime(ramble))
     bench.add(sentence((7,), deadline_s=101.0, request="a"), sentence((8,), request="b"))
-    bench.engine.step()
+    bench.step()
     bench.clock.now_s = 101.0
-    (outcome,) = bench.engine.step()
+    (outcome,) = bench.step()
     assert isinstance(outcome.result, DeadlineExceededError)
     assert bench.engine.rows == 1
 
@@ -247,7 +193,7 @@ def test_scores_that_are_not_numbers_fail_their_sentence_only() -> None:
 def test_padding_and_tokens_are_reported() -> None:
     bench = Bench(FakeRuntime(recite))
     bench.add(sentence((7, 8, 9), request="a"), sentence((7,), request="b"))
-    bench.engine.step()
+    bench.step()
     assert bench.observer.encoded == [(2, 4, 2)]
     assert bench.runtime.encoder.shapes == [(2, 3)]
 
@@ -256,7 +202,7 @@ def test_cache_bytes_grow_and_shrink_with_the_arenas() -> None:
     bench = Bench(FakeRuntime(ramble))
     assert bench.engine.cache_bytes == 0
     bench.add(sentence((7,) * 300, DecodingOptions(max_decoding_length=3)))
-    bench.engine.step()
+    bench.step()
     large = bench.engine.cache_bytes
     bench.run()
     assert 0 < bench.engine.cache_bytes < large

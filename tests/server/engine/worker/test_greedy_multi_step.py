@@ -3,7 +3,6 @@
 import dataclasses
 from concurrent.futures import Future
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,22 +12,19 @@ from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Outcome, SequenceResult
 from server.engine.worker import batch
-from server.engine.worker.engine import BURST_S, Engine
-from server.engine.worker.loop import WorkerPool
+from server.engine.worker.engine import MULTI_STEP_S
 from server.errors import AbortedError, InferenceError
 from tests.examples import examples
+from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
-    Clock,
     FakeBurst,
     FakeRuntime,
     babble,
-    from_line,
-    line,
     ramble,
     recite,
     sentence,
 )
-from tests.server.engine.worker.test_engine import Spy
+from tests.server.engine.pools import thread_engine
 
 
 class Lone:
@@ -39,15 +35,11 @@ class Lone:
     ) -> None:
         runtime.has_bursts = True
         self.runtime = runtime
-        self.observer = Spy()
-        self.clock = Clock()
-        self.stop = np.zeros((), np.int64)
-        self.line = line(sentence(range(7, 7 + tokens), options))
-        take = from_line(self.line, self.clock)
-        self.engine = Engine(
-            runtime, EngineLimits(max_rows=8), take, self.observer, self.clock, stop=self.stop
-        )
-        self.outcomes = self.engine.step() + self.engine.decode()  # it starts; how long a step takes is known
+        self.bench = Bench(runtime)
+        self.observer, self.clock, self.stop = self.bench.observer, self.bench.clock, self.bench.interrupt
+        self.engine = self.bench.engine
+        self.bench.add(sentence(range(7, 7 + tokens), options))
+        self.outcomes = self.bench.step() + self.engine.decode()  # it starts; how long a step takes is known
 
     @property
     def burst(self) -> FakeBurst:
@@ -56,7 +48,7 @@ class Lone:
 
     def go_on(self) -> Outcome:
         while not self.outcomes:
-            self.outcomes = self.engine.decode(bursts=True)
+            self.outcomes = self.engine.decode(multi_step=True)
         (outcome,) = self.outcomes
         return outcome
 
@@ -78,9 +70,9 @@ def test_a_sentence_that_starts_alone_makes_no_single_step() -> None:
     lone.tokens()
     decoder = lone.runtime.decoders[0]  # the second one makes the bursts
     before = len(decoder.rows)
-    lone.line.add([sentence(range(7, 27), request="the next")])
-    assert lone.engine.step() == []
-    assert lone.engine.step(bursts=True) != []
+    lone.bench.add(sentence(range(7, 27), request="the next"))
+    assert lone.bench.step() == []
+    assert lone.bench.step(multi_step=True) != []
     assert lone.burst.made[-1] == 21
     assert len(decoder.rows) == before
 
@@ -88,10 +80,10 @@ def test_a_sentence_that_starts_alone_makes_no_single_step() -> None:
 def test_who_comes_while_the_first_is_encoded_starts_before_anything_is_decoded() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.tokens()
-    lone.line.add([sentence((8, 9), request="a")])
-    lone.engine.step()
-    lone.line.add([sentence((7, 8, 9), request="b")])
-    lone.engine.step(bursts=True)
+    lone.bench.add(sentence((8, 9), request="a"))
+    lone.bench.step()
+    lone.bench.add(sentence((7, 8, 9), request="b"))
+    lone.bench.step(multi_step=True)
     assert [count for count, _ in lone.burst.asked] == [1, 2]
 
 
@@ -106,7 +98,7 @@ def test_steps_are_as_many_as_fit_into_the_time() -> None:
     lone = Lone(runtime, DecodingOptions(max_decoding_length=30))
 
     def take_time() -> None:
-        lone.clock.now_s += BURST_S / 4.5
+        lone.clock.now_s += MULTI_STEP_S / 4.5
 
     for decoder in runtime.decoders:
         decoder.before = take_time
@@ -120,7 +112,7 @@ def test_a_model_of_slow_steps_makes_single_ones() -> None:
     runtime = FakeRuntime(recite)
     lone = Lone(runtime)
     for decoder in runtime.decoders:
-        decoder.before = lambda: setattr(lone.clock, "now_s", lone.clock.now_s + BURST_S)
+        decoder.before = lambda: setattr(lone.clock, "now_s", lone.clock.now_s + MULTI_STEP_S)
     lone.engine.decode()
     assert lone.tokens() == tuple(range(7, 27))
     assert lone.burst.asked == []
@@ -129,7 +121,7 @@ def test_a_model_of_slow_steps_makes_single_ones() -> None:
 def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.stop[...] = 1
-    assert lone.engine.decode(bursts=True) == []
+    assert lone.engine.decode(multi_step=True) == []
     assert lone.burst.made == [1]
     lone.stop[...] = 0
     assert lone.tokens() == tuple(range(7, 27))
@@ -166,9 +158,9 @@ def test_an_end_that_is_forced_is_left_to_a_single_step() -> None:
 
 def test_a_run_of_several_sentences_ends_with_the_first_that_ends() -> None:
     lone = Lone(FakeRuntime(recite))
-    lone.line.add([sentence((8, 9, 10), request="another")])
-    lone.engine.step()
-    (outcome,) = lone.engine.decode(bursts=True)
+    lone.bench.add(sentence((8, 9, 10), request="another"))
+    lone.bench.step()
+    (outcome,) = lone.engine.decode(multi_step=True)
     assert outcome.sequence.request_id == "another"
     assert lone.tokens() == tuple(range(7, 27))
     assert lone.burst.made == [3, 16]
@@ -177,9 +169,9 @@ def test_a_run_of_several_sentences_ends_with_the_first_that_ends() -> None:
 
 def test_the_longest_length_of_one_of_them_ends_it_too() -> None:
     lone = Lone(FakeRuntime(ramble), DecodingOptions(max_decoding_length=30))
-    lone.line.add([sentence([8], DecodingOptions(max_decoding_length=9), request="another")])
-    lone.engine.step()
-    (outcome,) = lone.engine.decode(bursts=True)
+    lone.bench.add(sentence([8], DecodingOptions(max_decoding_length=9), request="another"))
+    lone.bench.step()
+    (outcome,) = lone.engine.decode(multi_step=True)
     assert outcome.sequence.request_id == "another"
     assert len(lone.tokens()) == 30
     assert lone.burst.made == [8, 20]
@@ -187,10 +179,10 @@ def test_the_longest_length_of_one_of_them_ends_it_too() -> None:
 
 def test_of_sentences_that_may_end_and_that_may_not_none_is_made_to_wait() -> None:
     lone = Lone(FakeRuntime(ramble), DecodingOptions(min_decoding_length=20, max_decoding_length=30))
-    lone.line.add([sentence([8], DecodingOptions(max_decoding_length=30), request="another")])
-    lone.engine.step()
+    lone.bench.add(sentence([8], DecodingOptions(max_decoding_length=30), request="another"))
+    lone.bench.step()
     assert lone.engine.rows == 2
-    lone.engine.decode(bursts=True)
+    lone.engine.decode(multi_step=True)
     assert lone.burst.asked == []
 
 
@@ -205,12 +197,11 @@ def test_where_caches_and_scores_are_large_steps_are_single_ones(
         batch, "GREEDY_MULTI_STEP_BYTES", 4 * (positions * position + 4 * spec.vocabulary_size)
     )
     lone = Lone(runtime, DecodingOptions(max_decoding_length=20))
-    lone.line.add(
-        [sentence([9], DecodingOptions(max_decoding_length=20), f"{n}") for n in range(sentences - 1)]
-    )
-    lone.engine.step()
+    others = [sentence([9], DecodingOptions(max_decoding_length=20)) for _ in range(sentences - 1)]
+    lone.bench.add(*others)
+    lone.bench.step()
     assert lone.engine.rows == sentences
-    lone.engine.decode(bursts=True)
+    lone.engine.decode(multi_step=True)
     assert [count for count, _ in lone.burst.asked] == ([sentences] if together else [])
 
 
@@ -258,20 +249,17 @@ def test_sentences_have_the_tokens_and_the_ends_of_single_steps(
         runtime = FakeRuntime(babble)
         runtime.spec = dataclasses.replace(runtime.spec, forced_end=forced_end)
         runtime.has_bursts = bursts
-        stop, clock = np.zeros((), np.int64), Clock()
-        waiting = line()
-        take = from_line(waiting, clock)
-        engine = Engine(runtime, EngineLimits(max_rows=4), take, Spy(), clock, stop=stop)
+        bench = Bench(runtime, EngineLimits(max_rows=4))
         found: dict[str, tuple[object, ...]] = {}
         wanted, rounds = iter(stops), 0
         while len(found) < len(sentences):
             for number, (source, options, when) in enumerate(sentences):
                 if when == rounds:
-                    waiting.add([sentence(source, options, f"{number}")])
+                    bench.add(sentence(source, options, f"{number}"))
             rounds += 1
-            outcomes = engine.step()
-            stop[...] = next(wanted, False)
-            for outcome in outcomes + engine.decode(bursts=True):
+            outcomes = bench.step()
+            bench.interrupt[...] = next(wanted, False)
+            for outcome in outcomes + bench.engine.decode(multi_step=True):
                 assert isinstance(outcome.result, SequenceResult)
                 found[outcome.sequence.request_id] = outcome.result.hypotheses, outcome.result.finish_reason
         results.append(found)
@@ -282,7 +270,6 @@ def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
     """The fake decoder's steps bring the news themselves, in the middle of a run."""
     runtime = FakeRuntime(ramble, max_target_tokens=400)
     runtime.has_bursts = True
-    pool = WorkerPool(runtime, EngineLimits(max_rows=4, max_target_tokens=400))
     later: list[Future[SequenceResult]] = []
     steps = 0
 
@@ -295,8 +282,8 @@ def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
             pool.abort("first")
 
     runtime.before_step = bring_news
+    pool = thread_engine(runtime, EngineLimits(max_rows=4, max_target_tokens=400))
     (first,) = pool.submit("first", [[7]], DecodingOptions(max_decoding_length=400))
-    pool.start()
     try:
         with pytest.raises(AbortedError):
             first.result(30.0)

@@ -1,301 +1,130 @@
-"""The worker pool with real threads over a fake model. Gates instead of sleeps."""
+"""Workers between two kinds of requests, and with too little memory."""
 
 import threading
 from concurrent.futures import Future
 
-import pytest
-
 from server.engine.kv_cache.budget import largest_request_bytes
 from server.engine.limits import EngineLimits
+from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.engine.worker import loop
-from server.errors import (
-    AbortedError,
-    DeadlineExceededError,
-    DrainingError,
-    EngineDeadError,
-    InferenceError,
-    InvalidOptionError,
-    InvalidRequestError,
-    QueueFullError,
-    TextTooLongError,
-)
-from tests.server.engine.fakes import Clock, FakeRuntime, babble, ramble, recite
-from tests.server.engine.pools import (
-    WAIT_S,
-    Ends,
-    MakePool,
-    check_many_widths,
-    check_nothing_is_left_to_the_collector,
-    check_that_who_has_nothing_to_do_gives_memory_back,
-    gated,
-    make_pool,
-    tokens,
-)
-from tests.server_process import wait_for
+from server.errors import AbortedError, OutOfMemoryError
+from tests.server.engine.fakes import FakeRuntime, recite
+from tests.server.engine.pools import WAIT_S, Ends, MakePool, gated, make_pool, tokens
 
 __all__ = ["make_pool"]
 
 GREEDY = DecodingOptions()
 
 
-def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(recite), limits={"workers": 3})
-    sources = [(*range(10, 11 + n % 7), 50 + n) for n in range(40)]
-    assert [tokens(future) for future in pool.submit("a", sources, GREEDY)] == sources
-
-
-def test_many_threads_many_widths_same_translations(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(babble), limits={"workers": 2, "max_rows": 12})
-    check_many_widths(pool)
-    assert pool.stats().rows_busy == 0
-
-
-def test_nothing_is_left_to_the_garbage_collector(make_pool: MakePool) -> None:
-    check_nothing_is_left_to_the_collector(make_pool(FakeRuntime(recite)))
-
-
-def test_work_is_spread_over_the_workers(make_pool: MakePool) -> None:
-    runtime, gate = gated()
-    pool = make_pool(runtime, limits={"workers": 2})
-    futures = pool.submit("a", [(7, 10 + n) for n in range(8)], GREEDY)
-    gate.wait()
-    gate.wait()
-    assert pool.stats().rows_busy == 8
-    assert sorted(shape[0] for shape in runtime.encoder.shapes) == [4, 4]
-    gate.open_for_all()
-    assert [tokens(future) for future in futures] == [(7, 10 + n) for n in range(8)]
-
-
-def test_few_sentences_stay_on_one_worker(make_pool: MakePool) -> None:
-    runtime, gate = gated()
-    workers: set[int] = set()
-    runtime.before_step = lambda: (workers.add(threading.get_ident()), gate())
-    pool = make_pool(runtime, limits={"workers": 3})
-    first = pool.submit("a", [(7, 10)], GREEDY)
-    gate.wait()
-    others = pool.submit("b", [(7, 11), (7, 12)], GREEDY)
-    assert pool.stats().rows_busy == 1  # the others are idle, and not called
-    gate.open_for_all()
-    assert [tokens(future) for future in first + others] == [(7, 10), (7, 11), (7, 12)]
-    for number in range(20):
-        assert tokens(pool.submit(str(number), [(7, 10)], GREEDY)[0]) == (7, 10)
-    assert len(workers) == 1
-
-
-def test_abort_ends_waiting_and_decoding_sentences(make_pool: MakePool) -> None:
-    runtime, gate = gated(ramble)
-    ends = Ends()
-    pool = make_pool(runtime, limits={"max_rows": 2}, observer=ends)
-    futures = pool.submit("a", [(7,), (8,), (9,), (10,)], GREEDY)
-    gate.wait()
-    stats = pool.stats()
-    assert (stats.rows_busy, stats.queue_sentences, stats.queue_tokens) == (2, 2, 2)
-    waiting = pool.submit("waits", [(12,)], GREEDY)
-    assert [pool.decoding(request) for request in ("a", "waits", "never heard of")] == [True, False, False]
-    pool.abort("waits")
-    assert isinstance(waiting[0].exception(0), AbortedError)
-    pool.abort("a")
-    assert not pool.decoding("a")
-    assert all(isinstance(future.exception(0), AbortedError) for future in futures)
-    assert pool.stats().queue_sentences == 0
-    kept = pool.submit("b", [(11,)], DecodingOptions(max_decoding_length=1))
-    gate.let_pass()  # the step that was under way
-    gate.wait()  # the next one: the rows are free
-    assert pool.stats().rows_busy == 1
-    gate.open_for_all()
-    assert tokens(kept[0])
-    assert ends.reasons == ["cancelled"] * 5 + ["length"]
-    pool.abort("a")
-    pool.abort("never heard of")
-
-
-def test_cancelling_a_future_frees_its_row(make_pool: MakePool) -> None:
-    runtime, gate = gated(ramble)
-    pool = make_pool(runtime, limits={"max_rows": 1})
-    decoding, waiting = pool.submit("a", [(7, 8), (9,)], GREEDY)
-    gate.wait()
-    assert decoding.cancel()
-    assert waiting.cancel()
-    (after,) = pool.submit("b", [(7,)], DecodingOptions(max_decoding_length=2))
-    gate.open_for_all()
-    assert len(tokens(after)) == 2
-    assert pool.stats().queue_sentences == 0
-
-
-def test_a_deadline_that_passes_in_the_line_costs_no_engine_call(make_pool: MakePool) -> None:
+def test_a_short_request_does_not_wait_for_a_document(make_pool: MakePool) -> None:
+    """Counted in steps: it ends while the document has most of its own before it."""
     runtime, gate = gated(recite)
-    clock = Clock()
-    pool = make_pool(runtime, limits={"max_rows": 1}, clock=clock)
-    first = pool.submit("a", [(7,)], GREEDY)
+    pool = make_pool(runtime, limits={"max_rows": 8, "max_queue_tokens": 10**5})
+    gate.open = True
+    assert tokens(pool.submit("one that came before", [(7,)], GREEDY)[0]) == (7,)
+    gate.open = False
+    document = pool.submit("document", [(*range(10, 30), 40 + n) for n in range(50)], GREEDY)
+    for _ in range(3):
+        gate.wait()
+        gate.let_pass()
     gate.wait()
-    late = pool.submit("b", [(8,)], GREEDY, deadline_s=clock.now_s + 5)
-    clock.now_s += 6
+    (short,) = pool.submit("short", [(7, 8, 9)], GREEDY)
+    steps = 0
+    while not short.done():
+        gate.let_pass()
+        gate.wait()
+        steps += 1
+    assert tokens(short) == (7, 8, 9)
+    assert steps <= 12  # 4 of its own, and one for the others that start
+    assert not any(future.done() for future in document)
     gate.open_for_all()
-    assert tokens(first[0]) == (7,)
-    assert isinstance(late[0].exception(WAIT_S), DeadlineExceededError)
-    assert runtime.encoder.shapes == [(1, 1)]
+    assert tokens(document[49]) == (*range(10, 30), 89)
 
 
-def test_a_full_line_refuses_the_whole_request(make_pool: MakePool) -> None:
-    runtime, gate = gated()
-    pool = make_pool(runtime, limits={"max_rows": 1, "max_queue_sentences": 3})
-    pool.submit("a", [(7,)], GREEDY)
+def test_a_document_goes_on_beside_many_short_requests(make_pool: MakePool) -> None:
+    pool = make_pool(FakeRuntime(recite), limits={"max_rows": 4})
+    # Long enough for a machine that leaves this thread waiting now and then.
+    document = pool.submit("document", [(*range(10, 30), 40 + n % 50) for n in range(200)], GREEDY)
+    sent = 0
+    while not all(future.done() for future in document):
+        assert tokens(pool.submit(f"short {sent}", [(7, 8)], GREEDY)[0]) == (7, 8)
+        sent += 1
+    assert sent > 3
+
+
+def test_caches_stay_within_their_bound_and_everyone_is_served(make_pool: MakePool) -> None:
+    """Requests that need all of it, others that need some, several widths, two workers, both priorities."""
+
+    class Watch(NullObserver):
+        most_bytes = 0
+
+        def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+            self.most_bytes = max(self.most_bytes, pool.stats().kv_cache_bytes)
+
+    runtime, watch = FakeRuntime(recite, max_source_tokens=300, max_target_tokens=300), Watch()
+    sizes = {"workers": 2, "max_rows": 4, "max_source_tokens": 300, "max_target_tokens": 300}
+    bound = 2 * largest_request_bytes(runtime.spec, EngineLimits(**sizes))
+    pool = make_pool(
+        runtime, limits={**sizes, "max_queue_tokens": 10**5, "max_cache_bytes": bound}, observer=watch
+    )
+    expected: list[tuple[Future[SequenceResult], tuple[int, ...]]] = []
+    for number in range(40):
+        length = 290 if number % 8 == 3 else 3 + number % 7
+        source = tuple(4 + (number + place) % 90 for place in range(length))
+        options = DecodingOptions(beam_size=(1, 2, 4)[number % 3], max_decoding_length=length + 5)
+        expected.append((pool.submit(str(number), [source], options)[0], source))
+    assert [tokens(future) for future, _ in expected] == [source for _, source in expected]
+    assert 0 < watch.most_bytes <= bound
+
+
+def test_a_request_that_waits_for_memory_may_be_aborted(make_pool: MakePool) -> None:
+    runtime, gate = gated(recite)
+    sizes = {"workers": 1, "max_rows": 2, "max_source_tokens": 100, "max_target_tokens": 100}
+    bound = largest_request_bytes(runtime.spec, EngineLimits(**sizes))
+    pool = make_pool(runtime, limits={**sizes, "max_cache_bytes": bound})
+    first = pool.submit("first", [(7,)], GREEDY)
     gate.wait()
-    accepted = pool.submit("b", [(8,), (9,)], GREEDY)
-    with pytest.raises(QueueFullError) as refused:
-        pool.submit("c", [(10,), (11,)], GREEDY)
-    assert refused.value.retry_after_s >= 1.0
-    assert pool.stats().queue_sentences == 2
+    large = pool.submit("large", [(8,) * 100], DecodingOptions(beam_size=2, max_decoding_length=100))
+    after = pool.submit("after", [(9,)], GREEDY)
+    gate.let_pass()
+    gate.wait()
+    pool.abort("large")
     gate.open_for_all()
-    assert [tokens(future) for future in accepted] == [(8,), (9,)]
+    assert (tokens(first[0]), tokens(after[0])) == ((7,), (9,))
+    assert isinstance(large[0].exception(0), AbortedError)
 
 
-@pytest.mark.parametrize(
-    ("sources", "options", "error"),
-    [
-        ([()], GREEDY, InvalidRequestError),
-        ([(7,) * 41], GREEDY, TextTooLongError),
-        ([(7,)], DecodingOptions(beam_size=5), InvalidOptionError),
-        ([(7,)], DecodingOptions(beam_size=8), InvalidOptionError),
-        ([(7,)], DecodingOptions(beam_size=0), InvalidOptionError),
-        ([(7,)], DecodingOptions(beam_size=2, num_hypotheses=3), InvalidOptionError),
-        ([(7,)], DecodingOptions(num_hypotheses=0), InvalidOptionError),
-        ([(7,)], DecodingOptions(length_penalty=float("nan")), InvalidOptionError),
-        ([(7,)], DecodingOptions(max_decoding_length=0), InvalidOptionError),
-        ([(7,)], DecodingOptions(min_decoding_length=300), InvalidOptionError),
-        ([(7,)], DecodingOptions(min_decoding_length=-1), InvalidOptionError),
-    ],
-)
-def test_what_cannot_be_decoded_is_refused(
-    make_pool: MakePool, sources: list[tuple[int, ...]], options: DecodingOptions, error: type[Exception]
-) -> None:
-    pool = make_pool(FakeRuntime(), limits={"max_rows": 4, "max_source_tokens": 40})
-    with pytest.raises(error):
-        pool.submit("a", sources, options)
-    assert pool.stats().queue_sentences == 0
+def test_no_memory_for_a_step_loses_its_sentences_and_nothing_else(make_pool: MakePool) -> None:
+    runtime, ends = FakeRuntime(recite), Ends()
+    failing = threading.Event()
 
+    def allocate() -> None:
+        if failing.is_set():
+            failing.clear()
+            raise MemoryError("Unable to allocate 2.0 GiB")
 
-def test_a_longer_limit_than_the_models_is_lowered(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(ramble, max_target_tokens=9), limits={"max_target_tokens": 6})
-    (future,) = pool.submit("a", [(7,)], DecodingOptions(max_decoding_length=256))
-    assert len(tokens(future)) == 6
-
-
-def test_no_sentences_no_futures(make_pool: MakePool) -> None:
-    assert make_pool(FakeRuntime()).submit("a", [], GREEDY) == []
-
-
-def test_poison_fails_alone(make_pool: MakePool) -> None:
-    runtime = FakeRuntime(recite)
-    runtime.decoder_poison = 66
-    ends = Ends()
-    pool = make_pool(runtime, observer=ends)
-    good, bad, other = pool.submit("a", [(7, 8), (66,), (9, 10)], GREEDY)
-    assert isinstance(bad.exception(WAIT_S), InferenceError)
-    assert (tokens(good), tokens(other)) == ((7, 8), (9, 10))
-    assert sorted(ends.reasons) == ["eos", "eos", "error"]
+    runtime.before_step = allocate
+    pool = make_pool(runtime, limits={"max_rows": 2}, observer=ends)
+    failing.set()
+    lost = pool.submit("unlucky", [(7, 8), (9,), (10,)], GREEDY)
+    outcomes = [future.exception(WAIT_S) for future in lost]
+    assert [type(outcome) for outcome in outcomes] == [OutOfMemoryError, OutOfMemoryError, type(None)]
+    assert tokens(pool.submit("next", [(11, 12)], GREEDY)[0]) == (11, 12)
     assert pool.stats().alive
+    assert pool.stats().rows_busy == 0
+    assert ends.errors == ["out_of_memory"]
 
 
-def test_close_finishes_what_there_is(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(recite), limits={"workers": 2})
-    futures = pool.submit("a", [(7, 10 + n) for n in range(30)], GREEDY)
-    pool.close(WAIT_S)
-    assert all(future.done() for future in futures)
-    assert [tokens(future) for future in futures] == [(7, 10 + n) for n in range(30)]
-    with pytest.raises(DrainingError):
-        pool.submit("b", [(7,)], GREEDY)
-    pool.close(0.0)
-
-
-def test_close_in_haste_ends_every_future_and_terminates_the_run(make_pool: MakePool) -> None:
-    runtime, gate = gated(ramble)
-    pool = make_pool(runtime, limits={"max_rows": 2})
-    futures = pool.submit("a", [(7,), (8,), (9,)], GREEDY)
-    gate.wait()
-    runtime.terminate = gate.open_for_all  # what ends a run that is under way
-    pool.close(0.0)
-    assert all(isinstance(future.exception(0), DrainingError) for future in futures)
-
-
-def test_a_crash_tells_every_caller_and_takes_no_more_work(make_pool: MakePool) -> None:
+def test_no_memory_in_the_encoder_is_survived_too(make_pool: MakePool) -> None:
     runtime = FakeRuntime(recite)
-    runtime.encoder.before = lambda: (_ for _ in ()).throw(ZeroDivisionError("a bug"))
-    ends = Ends()
-    pool = make_pool(runtime, limits={"workers": 2, "max_rows": 1}, observer=ends)
-    futures = pool.submit("a", [(7, n) for n in range(9)], GREEDY)
-    assert all(isinstance(future.exception(WAIT_S), EngineDeadError) for future in futures)
-    assert not pool.stats().alive
-    assert ends.errors == ["worker_lost"]
-    with pytest.raises(EngineDeadError):
-        pool.submit("b", [(7,)], GREEDY)
-    pool.close(WAIT_S)
+    troubles = [MemoryError()]
 
+    def allocate() -> None:
+        if troubles:
+            raise troubles.pop()
 
-def test_every_future_ends_exactly_once(make_pool: MakePool) -> None:
-    """Results, aborts, cancellations, poison and a hasty close at the same time."""
-    runtime = FakeRuntime(babble)
-    runtime.decoder_poison = 66
-    ends = Ends()
-    pool = make_pool(runtime, limits={"workers": 2, "max_rows": 6}, observer=ends)
-    counts: dict[Future[SequenceResult], int] = {}
-    options = DecodingOptions(beam_size=2, max_decoding_length=30)
-    for number in range(30):
-        sources = [(10 + number, 20 + n) if n != 3 else (66, number) for n in range(5)]
-        for future in pool.submit(str(number), sources, options):
-            counts[future] = 0
-            future.add_done_callback(lambda done: counts.__setitem__(done, counts[done] + 1))
-        if number % 5 == 1:
-            pool.abort(str(number - 1))
-        if number % 7 == 2:
-            future.cancel()
-    pool.close(0.05)
-    assert all(future.done() for future in counts)
-    assert set(counts.values()) == {1}
-    assert len(ends.reasons) == len(counts)
-    assert pool.stats().queue_sentences == 0
-
-
-def test_who_has_nothing_to_do_gives_memory_back(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "IDLE_S", 0.3)
-    check_that_who_has_nothing_to_do_gives_memory_back(make_pool(FakeRuntime(recite), limits={"workers": 2}))
-
-
-def test_who_has_nothing_to_do_lets_another_have_the_memory(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A long sentence fits only if the arena of the beams that nobody decodes any more is given up."""
-    monkeypatch.setattr(loop, "IDLE_S", 0.3)
-    runtime = FakeRuntime(recite)
-    bound = largest_request_bytes(runtime.spec, EngineLimits(workers=2, max_rows=8))
-    pool = make_pool(runtime, limits={"workers": 2, "max_cache_bytes": bound})
-    for options in (GREEDY, DecodingOptions(beam_size=4), GREEDY, DecodingOptions(beam_size=2)):
-        futures = pool.submit("a", [(7, *(10 + k % 80 for k in range(40 * n))) for n in range(1, 4)], options)
-        assert [len(tokens(future)) for future in futures] == [41, 81, 121]
-    wait_for(lambda: pool.stats().kv_cache_bytes == 0)
-
-
-def test_stats_of_an_idle_pool(make_pool: MakePool) -> None:
-    clock = Clock()
-    pool = make_pool(FakeRuntime(), limits={"workers": 3, "max_rows": 8}, clock=clock)
-    stats = pool.stats()
-    assert (stats.rows_busy, stats.rows_total, stats.kv_cache_bytes, stats.alive) == (0, 2 * 24, 0, True)
-    assert stats.last_progress_s == clock.now_s
-    assert stats.queue_oldest_age_s == 0.0
-
-
-def test_oldest_age_is_that_of_the_first_in_line(make_pool: MakePool) -> None:
-    runtime, gate = gated()
-    clock = Clock()
-    pool = make_pool(runtime, limits={"max_rows": 1}, clock=clock)
-    pool.submit("a", [(7,)], GREEDY)
-    gate.wait()
-    clock.now_s += 1.0
-    pool.submit("b", [(7,)], GREEDY)
-    clock.now_s += 2.5
-    assert pool.stats().queue_oldest_age_s == pytest.approx(2.5)
-    gate.open_for_all()
+    runtime.encoder.before = allocate
+    pool = make_pool(runtime)
+    assert isinstance(pool.submit("a", [(7,)], GREEDY)[0].exception(WAIT_S), OutOfMemoryError)
+    assert tokens(pool.submit("b", [(8,)], GREEDY)[0]) == (8,)

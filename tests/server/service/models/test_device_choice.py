@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from server.cli import serve
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
-from server.engine.worker.loop import WorkerPool
 from server.errors import DeviceError, SettingError
 from server.service.models import engine_start
 from server.service.models.engine_start import choose_device
@@ -73,9 +73,9 @@ def load(tiny_bundle_fp16: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
-    def load(start: Callable[..., WorkerPool], **settings: Any) -> ServedModel:
+    def load(start: Callable[..., Dispatcher], **settings: Any) -> ServedModel:
         monkeypatch.setattr(engine_start, "has_cuda", lambda: True)
-        monkeypatch.setattr(engine_start, "_start_in_process", start)
+        monkeypatch.setattr(engine_start, "_load_in_process", start)
         chosen = Settings(bundle=(tiny_bundle_fp16,), **settings)
         models.append(load_model(chosen, NullObserver(), served=True))
         loop.call_soon_threadsafe(models[-1].engine.attach, loop)
@@ -103,7 +103,7 @@ def test_a_served_model_has_a_process_of_its_own_on_a_device(
     assert translated(model) == [golden.target_ids for golden in model.manifest.golden]
     stats = model.engine.stats()
     assert len(stats.engine_pids) == 3, "one to fork, one that waits, one that decodes"
-    assert stats.rows_total == 2 * stats.max_rows
+    assert stats.rows_total == stats.max_rows
 
 
 def test_where_a_process_finds_no_driver_the_processor_is_taken(
