@@ -72,7 +72,7 @@ class Settings(BaseSettings):
             small model on several cores, and on CUDA: such workers would wait for Python's lock.
         device: where the model runs: `cpu`, `cuda`, or `auto`, which is CUDA if there is a GPU that can be
             used and the bundle is fp16. On CUDA there is one worker.
-        max_rows: decoder rows of one worker in each of its two lanes, short requests and documents. More rows
+        max_rows: decoder rows of one worker, for short requests and documents together. More rows
             give more throughput under load and longer steps. 0 is 64, or so many fewer that
             `max_kv_cache_mib` holds the longest sentence.
         shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
