@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from server.errors import InferenceError
 from server.runtime.model_spec import Array, ModelSpec
-from server.runtime.multi_step.greedy import MultiStepGraph, bans_of
+from server.runtime.multi_step.greedy import MultiStepGraph, Tensors, bans_of
 from server.runtime.onnx.io_binding import bind_arrays
 from server.runtime.sessions import Beams, BeamSteps, StepBuffers
 
@@ -18,6 +18,8 @@ FOUND = ("offers", "tokens", "totals", "chosen", "sums")
 
 INPUTS = frozenset({"steps", "stop", "end_id", "order", "scores", "room", "first_rows", "bans"})
 """Its inputs but for the decoder's."""
+
+TENSORS = Tensors(INPUTS, FOUND)
 
 
 class OnnxBeamMultiStep:

@@ -1,7 +1,7 @@
 """What makes several steps in one run, of one bundle: for greedy search and for each beam width."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import onnxruntime as ort
@@ -11,7 +11,7 @@ from export.bundle import Graphs
 from server.runtime.model_spec import ModelSpec
 from server.runtime.multi_step import beam, greedy
 from server.runtime.multi_step.beam import OnnxBeamMultiStep
-from server.runtime.multi_step.greedy import MultiStepGraph, OnnxGreedyMultiStep
+from server.runtime.multi_step.greedy import MultiStepGraph, OnnxGreedyMultiStep, Tensors
 from server.runtime.onnx.concurrency import Traffic
 
 
@@ -45,7 +45,7 @@ class MultiStepGraphs:
         self._greedy: MultiStepGraph | None = None
         if graphs.multi_step is not None:
             alone = max(threads, solo_threads)
-            self._greedy = self._graph(graphs.multi_step, alone, greedy.INPUTS, [greedy.TOKENS], alone > 1)
+            self._greedy = self._graph(graphs.multi_step, alone, greedy.TENSORS, alone > 1)
         self._beams: dict[int, list[MultiStepGraph]] = {}
 
     def load(self, beam_width: int) -> None:
@@ -82,23 +82,19 @@ class MultiStepGraphs:
         file = self._files.get(str(beam_width))
         with self._lock:
             if file is not None and beam_width not in self._beams:
-                tensors = beam.INPUTS, beam.FOUND
-                graphs = [self._graph(file, self._threads, *tensors, needs_machine=False)]
+                graphs = [self._graph(file, self._threads, beam.TENSORS, needs_machine=False)]
                 if self._solo_threads > self._threads:
-                    graphs.insert(0, self._graph(file, self._solo_threads, *tensors, needs_machine=True))
+                    graphs.insert(0, self._graph(file, self._solo_threads, beam.TENSORS, needs_machine=True))
                 self._beams[beam_width] = graphs
             return self._beams.get(beam_width, [])
 
-    def _graph(
-        self, file: str, threads: int, inputs: frozenset[str], outputs: Sequence[str], needs_machine: bool
-    ) -> MultiStepGraph:
+    def _graph(self, file: str, threads: int, tensors: Tensors, needs_machine: bool) -> MultiStepGraph:
         return MultiStepGraph(
             file,
             self._loader(file),
             threads,
             self._traffic,
             self._is_unchanged,
-            inputs=inputs,
-            outputs=outputs,
+            tensors=tensors,
             needs_machine=needs_machine,
         )

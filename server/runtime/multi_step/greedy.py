@@ -9,6 +9,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence, Set
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime as ort
@@ -28,6 +29,16 @@ INPUTS = frozenset({"steps", "stop", "end_id", "bans"})
 _log = logging.getLogger("dragoman.runtime")
 
 
+class Tensors(NamedTuple):
+    """Inputs of a graph besides the decoder's, and its first outputs; behind them come the caches."""
+
+    inputs: Set[str]
+    outputs: Sequence[str]
+
+
+TENSORS = Tensors(INPUTS, [TOKENS])
+
+
 class MultiStepGraph:
     """A multi-step graph, loaded once. Thread-safe."""
 
@@ -39,8 +50,7 @@ class MultiStepGraph:
         traffic: Traffic,
         is_unchanged: Callable[[], bool],
         *,
-        inputs: Set[str] = INPUTS,
-        outputs: Sequence[str] = (TOKENS,),
+        tensors: Tensors,
         needs_machine: bool = False,
     ) -> None:
         """Load nothing yet.
@@ -51,15 +61,14 @@ class MultiStepGraph:
             threads: of a run.
             traffic: knows who runs.
             is_unchanged: as for `graph.Graph`.
-            inputs: what it must have besides the decoder's.
-            outputs: its first ones; behind them come the caches.
+            tensors: what it must have besides the decoder's.
             needs_machine: whether it is for a run that has the machine to itself.
         """
         self._file = file
         self._load = load
         self._threads = threads
         self._is_unchanged = is_unchanged
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs = tensors
         self._needs_machine = needs_machine
         self._lock = threading.Lock()
         self._session: ort.InferenceSession | None = None
