@@ -18,7 +18,7 @@ TIMERS = {"http/event_loop_lag.py"}
 
 # Python runs a module of this name at the start of every process. The shared byte says which request is
 # watched, 0 for none; each process notes the files and the dataclasses that it meets.
-TRACER = '''
+TRACER = """
 import mmap, os, sys, threading
 shared = mmap.mmap(os.open({control!r}, os.O_RDWR), 1)
 seen = set()
@@ -42,7 +42,7 @@ def note(frame, event, argument):
 
 threading.setprofile(note)
 sys.setprofile(note)
-'''
+"""
 
 
 def test_a_short_request_executes_few_files(

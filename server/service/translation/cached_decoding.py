@@ -1,6 +1,10 @@
 """A request's sentences from token ids to results: from the sentence cache, or through the engine."""
 
+import asyncio
+import functools
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -8,9 +12,8 @@ from typing import Literal
 
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.errors import DeadlineExceededError
+from server.errors import AbortedError, DeadlineExceededError
 from server.service.models.served_model import ServedModel
-from server.service.translation.completions import Arrivals
 from server.service.translation.sentence_cache import Key, SentenceCache
 
 Phase = Literal["queued", "running"]
@@ -52,7 +55,7 @@ class CachedDecoder:
         self._model = model
         self._cache = cache
         self._clock = clock
-        self._arrivals = Arrivals()
+        self._notifier = CompletionNotifier()
         self._futures: dict[str, Sequence[Future[SequenceResult]]] = {}
 
     async def decode(
@@ -133,9 +136,101 @@ class CachedDecoder:
         futures = self._futures[request_id] = engine.submit(request_id, sequences, options, deadline_s)
         try:
             timeout_s = max(0.0, deadline_s - self._clock()) + _DEADLINE_GRACE_S
-            return await self._arrivals.wait(futures, timeout_s)
+            return await self._notifier.wait(futures, timeout_s)
         except BaseException:
             engine.abort(request_id)
             raise
         finally:
             del self._futures[request_id]
+
+
+class CompletionNotifier:
+    """Waits for the sentences of requests on one event loop. Used from that loop.
+
+    A step ends several sentences at once; the loop is woken once for all that have ended since it last
+    looked, not for each. Futures that end on the loop's own thread need no wake-up at all.
+    """
+
+    def __init__(self) -> None:
+        """Wait for nothing yet."""
+        self._ended: deque[tuple[_Waiting, Future[SequenceResult]]] = deque()
+        self._notified = False
+        self._thread = 0  # of the loop
+
+    async def wait(self, futures: Sequence[Future[SequenceResult]], timeout_s: float) -> list[SequenceResult]:
+        """Wait until every sentence of a request has ended well, or one has not.
+
+        Args:
+            futures: of the sentences, as `submit` gave them.
+            timeout_s: how long at most.
+
+        Returns:
+            The results in order.
+
+        Raises:
+            DragomanError: as one of the futures.
+            AbortedError: a future was cancelled.
+            DeadlineExceededError: the time is up.
+        """
+        loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        waiting = _Waiting(loop, len(futures))
+        ended = functools.partial(self._record_end, waiting)
+        for future in futures:
+            future.add_done_callback(ended)
+        timer = loop.call_later(timeout_s, waiting.give_up)
+        try:
+            error = await waiting.over
+        finally:
+            timer.cancel()
+        if error is not None:
+            raise error
+        return [future.result() for future in futures]
+
+    def _record_end(self, waiting: "_Waiting", future: Future[SequenceResult]) -> None:
+        """Have the loop told that a sentence has ended; called on any thread."""
+        self._ended.append((waiting, future))
+        loop = waiting.over.get_loop()
+        # Looked at after the append, and `_deliver` clears it before it looks: no end is left behind.
+        if not self._notified and not loop.is_closed():
+            self._notified = True
+            if threading.get_ident() == self._thread:
+                loop.call_soon(self._deliver)
+            else:
+                loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._notified = False
+        while self._ended:
+            waiting, future = self._ended.popleft()
+            waiting.record(future)
+
+
+class _Waiting:
+    """A request whose sentences have not all ended. Used from its event loop."""
+
+    __slots__ = ("_left", "over")
+    over: asyncio.Future[BaseException | None]  # here it is evaluated once, not for every request
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sentences: int) -> None:
+        self._left = sentences
+        # An error is its result: asyncio would report an exception that a cancelled caller never takes.
+        self.over = loop.create_future()
+
+    def record(self, future: Future[SequenceResult]) -> None:
+        """Count one sentence; the first that failed ends the waiting."""
+        self._left -= 1
+        if future.cancelled():
+            self._end(AbortedError("the engine dropped the request"))
+        elif (error := future.exception()) is not None:
+            self._end(error)
+        elif not self._left:
+            self._end(None)
+
+    def give_up(self) -> None:
+        """End the waiting because the time is up."""
+        self._end(DeadlineExceededError("the deadline passed before the translation was ready"))
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self.over.done():
+            self.over.set_result(error)

@@ -8,7 +8,7 @@ import pytest
 
 from server.engine.sequence import Hypothesis, SequenceResult
 from server.errors import AbortedError, DeadlineExceededError, InferenceError
-from server.service.translation.completions import Arrivals
+from server.service.translation.cached_decoding import CompletionNotifier
 
 SOON_S = 20.0
 
@@ -23,17 +23,17 @@ def on_a_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-def run(test: Callable[[Arrivals], Awaitable[Any]]) -> Any:
+def run(test: Callable[[CompletionNotifier], Awaitable[Any]]) -> Any:
     async def main() -> Any:
-        return await test(Arrivals())
+        return await test(CompletionNotifier())
 
     return asyncio.run(main())
 
 
 def test_results_come_in_the_order_of_the_futures() -> None:
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         futures: list[Future[SequenceResult]] = [Future() for _ in range(5)]
-        waiting = asyncio.create_task(arrivals.wait(futures, SOON_S))
+        waiting = asyncio.create_task(notifier.wait(futures, SOON_S))
         await asyncio.sleep(0)
         on_a_thread(lambda: [futures[n].set_result(result(n)) for n in (3, 0, 4, 1, 2)])
         assert await waiting == [result(n) for n in range(5)]
@@ -42,12 +42,12 @@ def test_results_come_in_the_order_of_the_futures() -> None:
 
 
 def test_what_ends_together_wakes_the_loop_once() -> None:
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         loop, wakes = asyncio.get_running_loop(), []
         wake = loop.call_soon_threadsafe
         loop.call_soon_threadsafe = lambda *call: (wakes.append(call), wake(*call))[1]  # type: ignore[method-assign]
         requests: list[list[Future[SequenceResult]]] = [[Future(), Future()] for _ in range(10)]
-        tasks = [asyncio.create_task(arrivals.wait(futures, SOON_S)) for futures in requests]
+        tasks = [asyncio.create_task(notifier.wait(futures, SOON_S)) for futures in requests]
         await asyncio.sleep(0)
         # The loop is held here, as it is while it does something else.
         on_a_thread(lambda: [future.set_result(result(1)) for futures in requests for future in futures])
@@ -58,9 +58,9 @@ def test_what_ends_together_wakes_the_loop_once() -> None:
 
 
 def test_the_first_failure_ends_the_waiting() -> None:
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         futures: list[Future[SequenceResult]] = [Future(), Future()]
-        waiting = asyncio.create_task(arrivals.wait(futures, SOON_S))
+        waiting = asyncio.create_task(notifier.wait(futures, SOON_S))
         await asyncio.sleep(0)
         on_a_thread(lambda: futures[1].set_exception(InferenceError("the run failed")))
         with pytest.raises(InferenceError):
@@ -72,25 +72,25 @@ def test_the_first_failure_ends_the_waiting() -> None:
 
 
 def test_a_cancelled_future_is_an_abort() -> None:
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         future: Future[SequenceResult] = Future()
         future.cancel()
         with pytest.raises(AbortedError):
-            await arrivals.wait([future], SOON_S)
+            await notifier.wait([future], SOON_S)
 
     run(test)
 
 
 def test_the_time_is_bounded() -> None:
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         with pytest.raises(DeadlineExceededError):
-            await arrivals.wait([Future()], 0.01)
+            await notifier.wait([Future()], 0.01)
 
     run(test)
 
 
 def test_many_threads_and_many_requests_lose_nothing() -> None:
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         requests: list[list[Future[SequenceResult]]] = [[Future() for _ in range(3)] for _ in range(300)]
         flat = [future for futures in requests for future in futures]
 
@@ -99,7 +99,7 @@ def test_many_threads_and_many_requests_lose_nothing() -> None:
                 future.set_result(result(1))
 
         threads = [threading.Thread(target=end, args=(start,)) for start in range(4)]
-        tasks = [asyncio.create_task(arrivals.wait(futures, SOON_S)) for futures in requests]
+        tasks = [asyncio.create_task(notifier.wait(futures, SOON_S)) for futures in requests]
         await asyncio.sleep(0)
         for thread in threads:
             thread.start()
@@ -113,9 +113,9 @@ def test_many_threads_and_many_requests_lose_nothing() -> None:
 def test_ends_after_the_loop_are_looked_over() -> None:
     futures: list[Future[SequenceResult]] = [Future()]
 
-    async def test(arrivals: Arrivals) -> None:
+    async def test(notifier: CompletionNotifier) -> None:
         with pytest.raises(DeadlineExceededError):
-            await arrivals.wait(futures, 0.0)
+            await notifier.wait(futures, 0.0)
 
     run(test)
     futures[0].set_result(result(0))
