@@ -45,6 +45,7 @@ sys.setprofile(note)
 """
 
 
+@pytest.mark.slow
 def test_a_short_request_executes_few_files(
     tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
