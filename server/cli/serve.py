@@ -21,6 +21,7 @@ from server.cli.exit_codes import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
+    EXIT_WORKERS_LOST,
     fail,
 )
 from server.cli.given_settings import read_settings
@@ -100,8 +101,7 @@ def serve(flags: Mapping[str, Any]) -> int:
                 model.engine.close(_CLOSE_TIMEOUT_S)
             return fail("serve", EXIT_USAGE, str(error))
         models.clear()  # a reload lets one go, and nothing else may hold it
-        _run(settings, app, metrics, reloads, *listeners)
-    return 0
+        return _run(settings, app, metrics, reloads, *listeners)
 
 
 def _run(
@@ -111,7 +111,7 @@ def _run(
     reloads: bool,
     listener: socket.socket,
     admin_listener: socket.socket | None = None,
-) -> None:
+) -> int:
     def exchange(name: str | None = None) -> Coroutine[Any, Any, list[ServedModel]]:
         started: Coroutine[Any, Any, list[ServedModel]] = app.state.reload(name)
         return started
@@ -128,7 +128,15 @@ def _run(
         server.add_admin(admin_application(pages, metrics), admin_listener)
     if reloads:
         server.reload_on_hangup(exchange)
+
+    def is_lost() -> bool:
+        return not all(slot.model.engine.stats().alive for slot in app.state.router.slots)
+
+    server.end_when(is_lost)
     server.run(sockets=[listener])
+    if server.is_lost:
+        return fail("serve", EXIT_WORKERS_LOST, "the workers of a model died again and again; see the log")
+    return 0
 
 
 def translate(

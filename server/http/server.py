@@ -39,6 +39,8 @@ class DrainingServer(uvicorn.Server):
         self._admin: tuple[uvicorn.Config, socket.socket] | None = None
         self._reload: Callable[[], Coroutine[Any, Any, object]] | None = None
         self._reloading: asyncio.Task[None] | None = None
+        self._asks_lost: Callable[[], bool] | None = None
+        self.is_lost = False
 
     def add_admin(self, app: Any, listener: socket.socket) -> None:
         """Serve a second application beside the first, on the same event loop, from its start to its end.
@@ -56,6 +58,16 @@ class DrainingServer(uvicorn.Server):
             reload: does it, and logs how it ended.
         """
         self._reload = reload
+
+    def end_when(self, is_lost: Callable[[], bool]) -> None:
+        """End, as SIGTERM does, once `is_lost`; it is asked every second."""
+        self._asks_lost = is_lost
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look whether to end; uvicorn calls it ten times a second."""
+        if counter % 10 == 0 and self._asks_lost is not None and self._asks_lost():
+            self.is_lost = self.should_exit = True
+        return await super().on_tick(counter)
 
     def end(self) -> None:
         """Begin to drain, as SIGTERM does."""

@@ -16,6 +16,7 @@ import pytest
 
 from export.bundle import load_manifest
 from model.tokenizer import Tokenizer
+from server.cli.exit_codes import EXIT_WORKERS_LOST
 from tests.server_process import RunningServer, serving, wait_for
 
 FIELDS = {"source": "en", "target": "de"}
@@ -208,11 +209,8 @@ def test_workers_that_crash_again_and_again_are_seen_at_once_and_nobody_hangs(
         for answer in answers:
             assert (answer.status_code, answer.json()["code"]) == (503, "engine_dead")
             assert int(answer.headers["retry-after"]) >= 1
-        assert (stage.status("/livez"), stage.status("/readyz")) == (503, 503)
-        assert stage.metric("engine_alive") == 0
-        assert stage.metric('engine_errors_total{kind="worker_lost"}') == 3
         started_s = time.monotonic()
-        assert stage.server.stop() == 0
+        assert stage.server.process.wait(20) == EXIT_WORKERS_LOST
         assert time.monotonic() - started_s < 5
     assert "a worker crashes" in stage.server.log.read_text(encoding="utf-8")
 

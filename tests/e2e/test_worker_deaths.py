@@ -1,5 +1,6 @@
 """Worker processes that are killed while a real server is under load."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -12,7 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.server_process import RunningServer, serving, wait_for
+from server.cli.exit_codes import EXIT_WORKERS_LOST
+from tests.server_process import STOP_TIMEOUT_S, RunningServer, serving, wait_for
 
 CLIENTS = 16
 BACK_S = 3.0
@@ -95,3 +97,16 @@ def test_every_worker_may_be_killed_once(server: RunningServer) -> None:
     assert codes.count(500) <= 1
     assert codes.count(200) >= len(codes) - 1
     assert len(workers(server)) == 2
+
+
+def test_a_server_whose_workers_die_again_and_again_ends_with_its_own_code(
+    server: RunningServer,
+) -> None:
+    give_up_s = time.monotonic() + 30
+    while server.process.poll() is None and time.monotonic() < give_up_s:
+        for worker in workers(server):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)
+        time.sleep(0.05)
+    assert server.process.wait(STOP_TIMEOUT_S) == EXIT_WORKERS_LOST
+    assert server.log.read_text().splitlines()[-1].startswith("dragoman serve: the workers of a model died ")
