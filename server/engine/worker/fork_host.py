@@ -8,6 +8,7 @@ a session on CUDA, a worker loads for itself.
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import logging
 import os
@@ -96,6 +97,7 @@ class _ModelProcess:
         """Load the model and fork workers until the server closes its end."""
         try:
             build = None if load.after_fork else load.load()
+            gc.freeze()  # a collection would write to what the forked workers share
             for _ in range(load.workers):
                 self._fork_worker(lambda: build or load.load())
             self._control.send(Loaded(os.getpid()))
