@@ -21,7 +21,7 @@ from server.http.framing import Framing
 from server.http.transport import ConnectionTransport
 
 _ABORT_AFTER_S = 1.0
-_FIRST_REQUEST_S = 0.5
+_FIRST_REQUEST_S = 1.0
 _STANDARD_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE"))
 _PLAIN = "the request is not valid HTTP"
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import uvicorn
 
 from server.errors import DragomanError, ReloadInProgressError, UnavailableError
+from server.http.backlog import drop_new_connections
 from server.http.lifecycle import Lifecycle
 from server.http.protocol import BoundedProtocol, ConnectionBounds, RefusalHook
 from server.settings import Settings
@@ -19,6 +20,7 @@ from server.settings import Settings
 log = logging.getLogger("dragoman")
 
 _BACKLOG = 2048
+_HANDSHAKE_S = 0.1  # a connection that has begun becomes acceptable within a round trip
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
 
 
@@ -131,6 +133,10 @@ class DrainingServer(uvicorn.Server):
                 await asyncio.sleep(_DRAIN_TICK_S)
         else:
             log.warning("requests still running after %.1f s are dropped", self._loop_time() - started_s)
+        for server in self.servers:
+            for listener in server.sockets:
+                drop_new_connections(listener)
+        await asyncio.sleep(_HANDSHAKE_S)  # meanwhile the event loop accepts what was begun
         await super().shutdown(sockets)
         self._captured_signals.clear()  # uvicorn would kill itself with them; having drained is a success
         log.info("stopped")

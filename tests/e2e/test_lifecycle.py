@@ -260,6 +260,70 @@ def test_sigterm_while_loading_ends_at_once(tiny_bundle: Path) -> None:
     assert process.wait(10) != 0
 
 
+def outcome_on_a_connection_of_its_own(server: RunningServer) -> str:
+    """Send one request as simple clients do; gives its status, `refused` before it or `lost` after."""
+    try:
+        connection = server.connect()
+    except ConnectionRefusedError:
+        return "refused"
+    except ConnectionResetError:
+        return "lost"
+    return outcome_on(connection)
+
+
+def outcome_on(connection: socket.socket) -> str:
+    body = json.dumps(BODY).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with connection:
+        try:
+            connection.sendall(head + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            received = b""
+            while block := connection.recv(65536):
+                received += block
+        except ConnectionError:
+            return "lost"
+    head, _, _ = received.lower().partition(b"\r\n\r\n")
+    if b" 503 " in head[:13]:
+        assert b"retry-after: " in head
+        assert b"connection: close" in head
+    return head[9:12].decode() or "lost"
+
+
+def test_sigterm_resets_no_connection(tiny_bundle: Path, tmp_path: Path) -> None:
+    """Who opens a connection for each request is answered or refused, whenever the listener closes."""
+    outcomes: list[str] = []
+    with serving(tiny_bundle, tmp_path / "log") as server:
+
+        def call() -> None:
+            for _ in range(5000):
+                outcomes.append(outcome_on_a_connection_of_its_own(server))
+                if outcomes[-1] == "refused":
+                    return
+
+        clients = [threading.Thread(target=call) for _ in range(16)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: len(outcomes) > 200)
+        assert server.stop() == 0
+        for client in clients:
+            client.join()
+    assert outcomes.count("refused") == len(clients)
+    assert set(outcomes) <= {"200", "429", "503", "refused"}, {x: outcomes.count(x) for x in set(outcomes)}
+
+
+def test_sigterm_answers_on_a_connection_that_has_just_been_opened(tiny_bundle: Path, tmp_path: Path) -> None:
+    with serving(tiny_bundle, tmp_path / "log") as server:
+        opened_s = time.monotonic()
+        connections = [server.connect() for _ in range(20)]
+        server.process.terminate()
+        wait_for(lambda: '"draining"' in server.log.read_text(encoding="utf-8"))
+        time.sleep(0.1)  # a server that closes what is idle has done so
+        outcomes = [outcome_on(connection) for connection in connections]
+        in_time = time.monotonic() - opened_s < 0.9
+        assert server.process.wait(20) == 0
+    assert outcomes == ["503"] * 20 or not in_time
+
+
 def test_sigterm_finishes_what_runs_and_refuses_what_is_new(small_server: RunningServer) -> None:
     """The last test of this server."""
     with ThreadPoolExecutor(1) as callers, httpx.Client(base_url=small_server.url, timeout=20) as open_client:

@@ -2,6 +2,7 @@ import socket
 
 import pytest
 
+from server.http.backlog import drop_new_connections
 from server.http.server import listen
 
 
@@ -25,3 +26,17 @@ def test_ipv6() -> None:
             assert listener.family == socket.AF_INET6
     except OSError:
         pytest.skip("no IPv6 here")
+
+
+def test_a_filtered_listener_keeps_what_it_has_and_begins_nothing() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as early:
+        drop_new_connections(listener)
+        with socket.socket() as late:
+            late.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                late.connect(listener.getsockname())
+        early.sendall(b"x")
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.recv(1) == b"x"
