@@ -97,7 +97,7 @@ class ModelRuntime:
         self._decoders: dict[int, Graph] = {}
         self._spec = self._read_spec(self._decoder_graph(1).shared)
         self._encoder = self._load_encoder()
-        self._bursts = self._load_bursts()
+        self._multi_step = self._load_multi_step()
         self._columns = None
         if self._shortlist is not None:
             file = self._shortlist.columns
@@ -114,7 +114,7 @@ class ModelRuntime:
         device: OnnxDevice | None = None,
         beam_widths: Sequence[int] = (1,),
         shortlist: bool = False,
-        bursts: bool = False,
+        multi_step: bool = False,
         weights_cache: Path | None = None,
     ) -> Self:
         """Load a verified bundle.
@@ -127,7 +127,7 @@ class ModelRuntime:
             device: where caches and scores lie; None for numpy arrays.
             beam_widths: widths whose decoder is loaded now; the others are loaded when they are first needed.
             shortlist: use the bundle's shortlist, if it has one.
-            bursts: load the multi-step graphs for greedy search and the model's own beam width now, not when
+            multi_step: load the multi-step graphs of width 1 and of the model's own beam width now, not when
                 they are first needed: who forks processes wants them to share these.
             weights_cache: folder of weights that were packed for this processor, which all sessions share;
                 None packs them for every session.
@@ -141,8 +141,8 @@ class ModelRuntime:
         runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist, weights_cache)
         for width in beam_widths:
             runtime._decoder_graph(width)
-        if bursts and runtime._bursts is not None:
-            runtime._bursts.load(manifest.generation.beam_size or 1)
+        if multi_step and runtime._multi_step is not None:
+            runtime._multi_step.load(manifest.generation.beam_size or 1)
         return_free_memory()  # of loading; forked processes would have it, too
         return runtime
 
@@ -180,17 +180,17 @@ class ModelRuntime:
             return DeviceDecoder(graph, self._run_options, self._device)
         return OnnxDecoder(graph, self._run_options)
 
-    def burst(self, stop: NDArray[np.int64]) -> OnnxGreedyMultiStep | None:
-        """Give what makes several greedy steps of a few sentences; see `Runtime.burst`."""
-        if self._bursts is None:
+    def greedy_multi_step(self, stop: NDArray[np.int64]) -> OnnxGreedyMultiStep | None:
+        """Give what makes several greedy steps of a few sentences; see `Runtime.greedy_multi_step`."""
+        if self._multi_step is None:
             return None
-        return self._bursts.greedy(self._spec, self._run_options, stop)
+        return self._multi_step.greedy(self._spec, self._run_options, stop)
 
-    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> OnnxBeamMultiStep | None:
-        """Give what makes several steps of a few sentences; see `Runtime.beam_burst`."""
-        if self._bursts is None:
+    def beam_multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> OnnxBeamMultiStep | None:
+        """Give what makes several steps of a few sentences; see `Runtime.beam_multi_step`."""
+        if self._multi_step is None:
             return None
-        return self._bursts.beams(beam_width, self._spec, self._run_options, stop)
+        return self._multi_step.beams(beam_width, self._spec, self._run_options, stop)
 
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
@@ -215,7 +215,7 @@ class ModelRuntime:
                 self._decoders[beam_width] = self._graph(self._decoder_files[str(beam_width)])
             return self._decoders[beam_width]
 
-    def _load_bursts(self) -> MultiStepGraphs | None:
+    def _load_multi_step(self) -> MultiStepGraphs | None:
         """Prepare what makes several steps at once, if sentences are decoded over all words."""
         if self._device is not None or self._shortlist is not None:
             return None

@@ -197,15 +197,15 @@ class Runtime(Protocol):
             InferenceError: the decoder cannot be loaded.
         """
 
-    def burst(self, stop: NDArray[np.int64]) -> GreedyMultiStepSession | None:
+    def greedy_multi_step(self, stop: NDArray[np.int64]) -> GreedyMultiStepSession | None:
         """Give what makes several greedy steps of a few sentences, for one worker, if there is such a thing.
 
         Args:
             stop: int64 [], which another thread may set: other than 0 it ends a run after the next step.
         """
 
-    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> BeamMultiStepSession | None:
-        """Give what makes several steps of a few sentences of this beam width, as `burst` does of 1."""
+    def beam_multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> BeamMultiStepSession | None:
+        """Give the same for beam search of this width; see `greedy_multi_step`."""
 
     def ranker(self, best: int) -> "Ranker | None":
         """Give what finds the `best` best columns of scores in numpy arrays, for one worker.

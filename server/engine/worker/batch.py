@@ -42,15 +42,15 @@ class BatchSessions:
         decoder: makes one step at this beam width.
         device: where caches and scores lie; None for numpy arrays.
         ranker: ranks scores in numpy arrays for a beam search; numpy does it if None.
-        burst: makes several steps of a few sentences, for beam width 1; None if nothing does.
-        beam_burst: the same for others.
+        multi_step: makes several steps of a few sentences, for beam width 1; None if nothing does.
+        beam_multi_step: the same for others.
     """
 
     decoder: DecoderSession
     device: Device | None = None
     ranker: Ranker | None = None
-    burst: GreedyMultiStepSession | None = None
-    beam_burst: BeamMultiStepSession | None = None
+    multi_step: GreedyMultiStepSession | None = None
+    beam_multi_step: BeamMultiStepSession | None = None
 
     @classmethod
     def of(cls, runtime: Runtime, beam_width: int, stop: NDArray[np.int64]) -> Self:
@@ -66,11 +66,11 @@ class BatchSessions:
         """
         decoder, device = runtime.decoder(beam_width), runtime.device
         if beam_width == 1:
-            return cls(decoder, device, burst=runtime.burst(stop))
+            return cls(decoder, device, multi_step=runtime.greedy_multi_step(stop))
         ranker = None
         if device is None:
             ranker = runtime.ranker(min(2 * beam_width, runtime.spec.vocabulary_size))
-        return cls(decoder, device, ranker, beam_burst=runtime.beam_burst(beam_width, stop))
+        return cls(decoder, device, ranker, beam_multi_step=runtime.beam_multi_step(beam_width, stop))
 
 
 class Batch:
@@ -222,17 +222,17 @@ class Batch:
 
     def _greedy_steps(self, search: GreedySearch, most: int) -> Advance | None:
         """Make several greedy steps of all sentences, if they are few."""
-        burst, arena = self._sessions.burst, self._arena
+        multi_step, arena = self._sessions.multi_step, self._arena
         positions = arena.target_capacity + arena.source_capacity
         row_bytes = positions * self._position_bytes + self._score_bytes
-        if burst is None or (arena.count > 1 and arena.count * row_bytes > GREEDY_MULTI_STEP_BYTES):
+        if multi_step is None or (arena.count > 1 and arena.count * row_bytes > GREEDY_MULTI_STEP_BYTES):
             return None
         unconstrained, may_end = search.max_unconstrained_steps(arena.count)
         steps = min(most, unconstrained)
         if steps < 2:
             return None
         arena.prepare_step()
-        tokens = burst.run(arena.buffers(0, arena.count), steps, may_end)
+        tokens = multi_step.run(arena.buffers(0, arena.count), steps, may_end)
         if tokens is None:
             return None
         self.steps = len(tokens)
@@ -240,17 +240,17 @@ class Batch:
 
     def _beam_steps(self, search: BeamSearch, most: int) -> Advance | None:
         """Make several steps of all sentences, if they are few."""
-        burst, arena = self._sessions.beam_burst, self._arena
+        multi_step, arena = self._sessions.beam_multi_step, self._arena
         positions = BEAM_MULTI_STEP_BYTES // (arena.rows * self._position_bytes)
         most = min(most, positions - arena.longest_target)
-        if burst is None or not self._allows_beam_steps or most < 2:
+        if multi_step is None or not self._allows_beam_steps or most < 2:
             return None
         unconstrained, beams = search.max_unconstrained_steps(arena.count)
         steps = min(most, unconstrained)
         if steps < 2:
             return None
         arena.prepare_step()
-        made = burst.run(arena.buffers(0, arena.count), beams, steps)
+        made = multi_step.run(arena.buffers(0, arena.count), beams, steps)
         if made is None:
             return None
         self.steps = len(made.chosen)

@@ -57,7 +57,7 @@ class MultiStepGraphs:
     def greedy(
         self, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
     ) -> OnnxGreedyMultiStep | None:
-        """Give what makes several greedy steps of a few sentences; see `Runtime.burst`."""
+        """Give what makes several greedy steps of a few sentences; see `Runtime.greedy_multi_step`."""
         if self._greedy is None:
             return None
         return OnnxGreedyMultiStep(self._greedy, run_options, stop, spec)
@@ -65,7 +65,7 @@ class MultiStepGraphs:
     def beams(
         self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
     ) -> OnnxBeamMultiStep | None:
-        """Give what makes several steps of a few sentences; see `Runtime.beam_burst`.
+        """Give what makes several steps of a few sentences; see `Runtime.beam_multi_step`.
 
         Loaded now, with the first sentence of this width, though it may be long until there are few: memory
         that comes much later looks like a leak.

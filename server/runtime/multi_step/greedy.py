@@ -2,7 +2,7 @@
 
 It is loaded when few sentences are first decoded, mostly golden ones at the start, and then stands in for the
 decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
-only while no other worker runs. That of beam search is run by `beam_burst`.
+only while no other worker runs. That of beam search is run by `beam_multi_step`.
 """
 
 import logging
@@ -116,7 +116,7 @@ class OnnxGreedyMultiStep:
         Args:
             graph: of the bundle.
             run_options: options of every run.
-            stop: int64 []; see `Runtime.burst`. Bound where it is, so that a run sees what is written to it.
+            stop: int64 []; bound where it is, so that a run sees what is written to it.
             spec: of the model.
         """
         self._graph = graph

@@ -160,7 +160,7 @@ def _load(
         device=device,
         beam_widths=widths,
         shortlist=settings.shortlist,
-        bursts=processes,
+        multi_step=processes,
         weights_cache=settings.weights_cache_folder,
     )
     limits = replace(_limits(settings, manifest, count), max_cache_bytes=settings.kv_cache_bytes // count)

@@ -139,7 +139,7 @@ class FakeDecoder:
         return tuple(map(int, first))
 
 
-class FakeBurst:
+class FakeGreedyMultiStep:
     """Steps a `FakeDecoder` and takes the best tokens itself."""
 
     def __init__(self, decoder: FakeDecoder, stop: NDArray[np.int64]) -> None:
@@ -173,7 +173,7 @@ class FakeBurst:
         return np.array(tokens, np.int64)
 
 
-class FakeBeamBurst:
+class FakeBeamMultiStep:
     """Steps a `FakeDecoder` and searches with sorted lists, as slowly as that goes."""
 
     def __init__(self, decoder: FakeDecoder, stop: NDArray[np.int64], suppressed: Sequence[int]) -> None:
@@ -256,9 +256,9 @@ class FakeRuntime:
         self.decoder_poison: int | None = None
         self.before_step: Callable[[], None] = lambda: None
         self.terminated = False
-        self.has_bursts = False
-        self.bursts: list[FakeBurst] = []
-        self.beam_bursts: list[FakeBeamBurst] = []
+        self.has_multi_step = False
+        self.multi_step: list[FakeGreedyMultiStep] = []
+        self.beam_multi_steps: list[FakeBeamMultiStep] = []
 
     def decoder(self, beam_width: int) -> FakeDecoder:
         decoder = FakeDecoder(beam_width, self.language)
@@ -267,18 +267,18 @@ class FakeRuntime:
         self.decoders.append(decoder)
         return decoder
 
-    def burst(self, stop: NDArray[np.int64]) -> FakeBurst | None:
-        if not self.has_bursts:
+    def greedy_multi_step(self, stop: NDArray[np.int64]) -> FakeGreedyMultiStep | None:
+        if not self.has_multi_step:
             return None
-        self.bursts.append(FakeBurst(self.decoder(1), stop))
-        return self.bursts[-1]
+        self.multi_step.append(FakeGreedyMultiStep(self.decoder(1), stop))
+        return self.multi_step[-1]
 
-    def beam_burst(self, beam_width: int, stop: NDArray[np.int64]) -> FakeBeamBurst | None:
-        if not self.has_bursts:
+    def beam_multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> FakeBeamMultiStep | None:
+        if not self.has_multi_step:
             return None
         decoder = self.decoder(beam_width)
-        self.beam_bursts.append(FakeBeamBurst(decoder, stop, self.spec.suppressed_ids))
-        return self.beam_bursts[-1]
+        self.beam_multi_steps.append(FakeBeamMultiStep(decoder, stop, self.spec.suppressed_ids))
+        return self.beam_multi_steps[-1]
 
     def ranker(self, best: int) -> None:
         """numpy does it."""

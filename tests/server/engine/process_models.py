@@ -29,7 +29,7 @@ Build = Callable[[WorkerPorts], Worker]
 def fake_worker(language: Language, limits: EngineLimits, switch: Path | None) -> Build:
     """Load a fake model, whose steps wait while there is a file."""
     runtime = FakeRuntime(language)
-    runtime.has_bursts = True
+    runtime.has_multi_step = True
 
     def wait() -> None:
         while switch is not None and switch.exists():

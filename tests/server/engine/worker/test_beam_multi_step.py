@@ -29,7 +29,7 @@ class Few:
     """An engine with some sentences, and a clock that stands still."""
 
     def __init__(self, runtime: FakeRuntime, sources: Sources, *options: DecodingOptions) -> None:
-        runtime.has_bursts = True
+        runtime.has_multi_step = True
         bench = Bench(runtime, EngineLimits(max_rows=40))
         self.runtime, self.observer, self.stop = runtime, bench.observer, bench.interrupt
         self.sentences = [
@@ -39,24 +39,24 @@ class Few:
         bench.add(*self.sentences)
         bench.step()
 
-    def results(self, stops: tuple[bool, ...] = (), *, bursts: bool = True) -> list[SequenceResult]:
-        found = self.outcomes(stops, bursts=bursts)
+    def results(self, stops: tuple[bool, ...] = (), *, multi_step: bool = True) -> list[SequenceResult]:
+        found = self.outcomes(stops, multi_step=multi_step)
         assert all(isinstance(each, SequenceResult) for each in found)
         return found
 
     def outcomes(
-        self, stops: tuple[bool, ...] = (), *, bursts: bool = True
+        self, stops: tuple[bool, ...] = (), *, multi_step: bool = True
     ) -> list[SequenceResult | DragomanError]:
         wanted = iter(stops)
         found = {}
         while self.engine.rows:
             self.stop[...] = next(wanted, False)
-            found |= {end.sequence: end.result for end in self.engine.decode(multi_step=bursts)}
+            found |= {end.sequence: end.result for end in self.engine.decode(multi_step=multi_step)}
         return [found[one] for one in self.sentences]
 
     @property
     def asked(self) -> list[tuple[int, int]]:
-        return [asked for burst in self.runtime.beam_bursts for asked in burst.asked]
+        return [asked for multi_step in self.runtime.beam_multi_steps for asked in multi_step.asked]
 
 
 def test_one_run_makes_all_steps_up_to_the_one_in_which_a_sentence_may_be_done() -> None:
@@ -64,8 +64,8 @@ def test_one_run_makes_all_steps_up_to_the_one_in_which_a_sentence_may_be_done()
     few.engine.decode()  # how long a step takes is known
     (result,) = few.results()
     assert result.hypotheses[0].tokens == tuple(range(7, 27))
-    (burst,) = few.runtime.beam_bursts
-    assert burst.made == [20]
+    (multi_step,) = few.runtime.beam_multi_steps
+    assert multi_step.made == [20]
     assert few.observer.steps == [(4, 36)] * 21
 
 
@@ -122,8 +122,8 @@ def test_long_targets_make_single_steps(monkeypatch: pytest.MonkeyPatch) -> None
     few = Few(FakeRuntime(recite), [tuple(range(7, 27))], DecodingOptions(beam_size=4, length_penalty=0))
     few.engine.decode()
     few.results()
-    (burst,) = few.runtime.beam_bursts
-    assert burst.made == [11], "up to 12 positions, the first one with a single step"
+    (multi_step,) = few.runtime.beam_multi_steps
+    assert multi_step.made == [11], "up to 12 positions, the first one with a single step"
     assert len(few.observer.steps) == 21
 
 
@@ -146,7 +146,7 @@ def test_a_vocabulary_that_is_too_small_makes_single_steps() -> None:
 
 def test_a_runtime_may_refuse() -> None:
     few = Few(FakeRuntime(recite), [(7, 8, 9)], DecodingOptions(beam_size=4))
-    few.runtime.beam_bursts[0].refuses = True
+    few.runtime.beam_multi_steps[0].refuses = True
     assert few.results()[0].hypotheses[0].tokens == (7, 8, 9)
 
 
@@ -204,7 +204,7 @@ def test_any_sentences_have_the_translations_of_single_steps(
 ) -> None:
     own = [dataclasses.replace(one, beam_size=width) for one in chosen]
     single, several = (Few(FakeRuntime(babble), sources, *own) for _ in range(2))
-    expected = single.results(bursts=False)
+    expected = single.results(multi_step=False)
     found = several.results(stops)
     assert [(one.hypotheses, one.finish_reason) for one in found] == [
         (one.hypotheses, one.finish_reason) for one in expected

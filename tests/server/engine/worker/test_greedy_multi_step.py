@@ -17,7 +17,7 @@ from server.errors import AbortedError, InferenceError
 from tests.examples import examples
 from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
-    FakeBurst,
+    FakeGreedyMultiStep,
     FakeRuntime,
     babble,
     ramble,
@@ -33,7 +33,7 @@ class Lone:
     def __init__(
         self, runtime: FakeRuntime, options: DecodingOptions | None = None, tokens: int = 20
     ) -> None:
-        runtime.has_bursts = True
+        runtime.has_multi_step = True
         self.runtime = runtime
         self.bench = Bench(runtime)
         self.observer, self.clock, self.stop = self.bench.observer, self.bench.clock, self.bench.interrupt
@@ -42,9 +42,9 @@ class Lone:
         self.outcomes = self.bench.step() + self.engine.decode()  # it starts; how long a step takes is known
 
     @property
-    def burst(self) -> FakeBurst:
-        (burst,) = self.runtime.bursts
-        return burst
+    def multi_step(self) -> FakeGreedyMultiStep:
+        (multi_step,) = self.runtime.multi_step
+        return multi_step
 
     def go_on(self) -> Outcome:
         while not self.outcomes:
@@ -61,19 +61,19 @@ class Lone:
 def test_one_run_makes_all_steps_that_are_left_up_to_the_end_token() -> None:
     lone = Lone(FakeRuntime(recite))
     assert lone.tokens() == tuple(range(7, 27))
-    assert lone.burst.made == [20]
+    assert lone.multi_step.made == [20]
     assert lone.observer.steps == [(1, 7)] * 21
 
 
 def test_a_sentence_that_starts_alone_makes_no_single_step() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.tokens()
-    decoder = lone.runtime.decoders[0]  # the second one makes the bursts
+    decoder = lone.runtime.decoders[0]  # the second one makes several steps
     before = len(decoder.rows)
     lone.bench.add(sentence(range(7, 27), request="the next"))
     assert lone.bench.step() == []
     assert lone.bench.step(multi_step=True) != []
-    assert lone.burst.made[-1] == 21
+    assert lone.multi_step.made[-1] == 21
     assert len(decoder.rows) == before
 
 
@@ -84,13 +84,13 @@ def test_who_comes_while_the_first_is_encoded_starts_before_anything_is_decoded(
     lone.bench.step()
     lone.bench.add(sentence((7, 8, 9), request="b"))
     lone.bench.step(multi_step=True)
-    assert [count for count, _ in lone.burst.asked] == [1, 2]
+    assert [count for count, _ in lone.multi_step.asked] == [1, 2]
 
 
 def test_caches_grow_when_they_must_and_not_before() -> None:
     lone = Lone(FakeRuntime(ramble), DecodingOptions(max_decoding_length=80))
     assert len(lone.tokens()) == 80
-    assert lone.burst.made == [31, 31, 15]  # 32 and 64 positions; a single step makes them grow
+    assert lone.multi_step.made == [31, 31, 15]  # 32 and 64 positions; a single step makes them grow
 
 
 def test_steps_are_as_many_as_fit_into_the_time() -> None:
@@ -104,8 +104,8 @@ def test_steps_are_as_many_as_fit_into_the_time() -> None:
         decoder.before = take_time
     lone.engine.decode()  # how long a step takes is known from the last one
     assert len(lone.tokens()) == 30
-    assert {steps for _, steps in lone.burst.asked} == {4}
-    assert set(lone.burst.made) == {4}
+    assert {steps for _, steps in lone.multi_step.asked} == {4}
+    assert set(lone.multi_step.made) == {4}
 
 
 def test_a_model_of_slow_steps_makes_single_ones() -> None:
@@ -115,14 +115,14 @@ def test_a_model_of_slow_steps_makes_single_ones() -> None:
         decoder.before = lambda: setattr(lone.clock, "now_s", lone.clock.now_s + MULTI_STEP_S)
     lone.engine.decode()
     assert lone.tokens() == tuple(range(7, 27))
-    assert lone.burst.asked == []
+    assert lone.multi_step.asked == []
 
 
 def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.stop[...] = 1
     assert lone.engine.decode(multi_step=True) == []
-    assert lone.burst.made == [1]
+    assert lone.multi_step.made == [1]
     lone.stop[...] = 0
     assert lone.tokens() == tuple(range(7, 27))
 
@@ -139,13 +139,13 @@ def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
 def test_what_must_look_at_every_score_makes_single_steps(options: DecodingOptions) -> None:
     lone = Lone(FakeRuntime(recite), options)
     assert isinstance(lone.go_on().result, SequenceResult)
-    assert [burst.asked for burst in lone.runtime.bursts] in ([[]], [])
+    assert [multi_step.asked for multi_step in lone.runtime.multi_step] in ([[]], [])
 
 
 def test_a_sentence_goes_on_by_itself_behind_its_prefix() -> None:
     lone = Lone(FakeRuntime(recite), DecodingOptions(target_prefix=(7, 8, 9)))
     assert lone.tokens() == tuple(range(7, 27))
-    assert lone.burst.made == [18]
+    assert lone.multi_step.made == [18]
 
 
 def test_an_end_that_is_forced_is_left_to_a_single_step() -> None:
@@ -153,7 +153,7 @@ def test_an_end_that_is_forced_is_left_to_a_single_step() -> None:
     runtime.spec = dataclasses.replace(runtime.spec, forced_end=True)
     lone = Lone(runtime, DecodingOptions(max_decoding_length=12))
     assert len(lone.tokens()) == 11
-    assert lone.burst.made == [10]
+    assert lone.multi_step.made == [10]
 
 
 def test_a_run_of_several_sentences_ends_with_the_first_that_ends() -> None:
@@ -163,8 +163,8 @@ def test_a_run_of_several_sentences_ends_with_the_first_that_ends() -> None:
     (outcome,) = lone.engine.decode(multi_step=True)
     assert outcome.sequence.request_id == "another"
     assert lone.tokens() == tuple(range(7, 27))
-    assert lone.burst.made == [3, 16]
-    assert [count for count, _ in lone.burst.asked] == [2, 1]
+    assert lone.multi_step.made == [3, 16]
+    assert [count for count, _ in lone.multi_step.asked] == [2, 1]
 
 
 def test_the_longest_length_of_one_of_them_ends_it_too() -> None:
@@ -174,7 +174,7 @@ def test_the_longest_length_of_one_of_them_ends_it_too() -> None:
     (outcome,) = lone.engine.decode(multi_step=True)
     assert outcome.sequence.request_id == "another"
     assert len(lone.tokens()) == 30
-    assert lone.burst.made == [8, 20]
+    assert lone.multi_step.made == [8, 20]
 
 
 def test_of_sentences_that_may_end_and_that_may_not_none_is_made_to_wait() -> None:
@@ -183,7 +183,7 @@ def test_of_sentences_that_may_end_and_that_may_not_none_is_made_to_wait() -> No
     lone.bench.step()
     assert lone.engine.rows == 2
     lone.engine.decode(multi_step=True)
-    assert lone.burst.asked == []
+    assert lone.multi_step.asked == []
 
 
 @pytest.mark.parametrize(("sentences", "together"), [(4, True), (5, False)])
@@ -202,12 +202,12 @@ def test_where_caches_and_scores_are_large_steps_are_single_ones(
     lone.bench.step()
     assert lone.engine.rows == sentences
     lone.engine.decode(multi_step=True)
-    assert [count for count, _ in lone.burst.asked] == ([sentences] if together else [])
+    assert [count for count, _ in lone.multi_step.asked] == ([sentences] if together else [])
 
 
 def test_a_runtime_may_refuse() -> None:
     lone = Lone(FakeRuntime(recite))
-    lone.burst.refuses = True
+    lone.multi_step.refuses = True
     assert lone.tokens() == tuple(range(7, 27))
 
 
@@ -245,10 +245,10 @@ def test_sentences_have_the_tokens_and_the_ends_of_single_steps(
 ) -> None:
     """However many there are, whenever they come, and whenever somebody ends a run."""
     results = []
-    for bursts in (False, True):
+    for multi_step in (False, True):
         runtime = FakeRuntime(babble)
         runtime.spec = dataclasses.replace(runtime.spec, forced_end=forced_end)
-        runtime.has_bursts = bursts
+        runtime.has_multi_step = multi_step
         bench = Bench(runtime, EngineLimits(max_rows=4))
         found: dict[str, tuple[object, ...]] = {}
         wanted, rounds = iter(stops), 0
@@ -269,7 +269,7 @@ def test_sentences_have_the_tokens_and_the_ends_of_single_steps(
 def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
     """The fake decoder's steps bring the news themselves, in the middle of a run."""
     runtime = FakeRuntime(ramble, max_target_tokens=400)
-    runtime.has_bursts = True
+    runtime.has_multi_step = True
     later: list[Future[SequenceResult]] = []
     steps = 0
 
@@ -291,4 +291,4 @@ def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
     finally:
         pool.close(5.0)
     assert steps < 70
-    assert any(made > 1 for burst in runtime.bursts for made in burst.made)
+    assert any(made > 1 for multi_step in runtime.multi_step for made in multi_step.made)

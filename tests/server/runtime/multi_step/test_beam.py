@@ -32,9 +32,9 @@ class Sentences:
         ids = spec.eos_id, spec.suppressed_ids
         self.search = BeamSearch(WIDTH, 4, *ids, ranker=runtime.ranker(2 * WIDTH))
         self.stop = np.zeros((), np.int64)
-        burst = runtime.beam_burst(WIDTH, self.stop)
-        assert burst is not None
-        self.burst = burst
+        multi_step = runtime.beam_multi_step(WIDTH, self.stop)
+        assert multi_step is not None
+        self.multi_step = multi_step
         lengths = np.arange(5, 5 + count, dtype=np.int32)
         source = np.random.default_rng(seed).integers(4, VOCABULARY, (count, int(lengths.max())))
         self.arena.admit(runtime.encoder.encode(source, lengths), lengths)
@@ -57,7 +57,7 @@ class Sentences:
         self.arena.prepare_step()
         left, beams = self.search.max_unconstrained_steps(self.count)
         steps = min(steps, left, self.arena.free_positions)
-        return self.burst.run(self.arena.buffers(0, self.count), beams, steps)
+        return self.multi_step.run(self.arena.buffers(0, self.count), beams, steps)
 
     def leap(self, steps: int) -> int:
         made = self.run(steps)
@@ -179,7 +179,7 @@ def test_who_is_alone_has_more_threads_and_who_is_not_has_one(bundle: tuple[Path
         several.leap(5)
     finally:
         del other[-1]
-    assert len(next(iter(several.burst._bound.values()))) == 2  # type: ignore[attr-defined]
+    assert len(next(iter(several.multi_step._bound.values()))) == 2  # type: ignore[attr-defined]
     while single.steps < several.steps:
         single.step()
     assert same(single, several)
@@ -197,7 +197,7 @@ def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.L
 def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
     own = manifest.model_copy(update={"generation": Generation(beam_size=WIDTH)})
-    early, late = (ModelRuntime.load(tmp_path, one, bursts=True) for one in (own, manifest))
+    early, late = (ModelRuntime.load(tmp_path, one, multi_step=True) for one in (own, manifest))
     (tmp_path / beam_multi_step_file(WIDTH)).unlink()
     assert Sentences(early).leap(2) == 2
     assert Sentences(late).run(2) is None
@@ -242,4 +242,4 @@ def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manife
     directory, manifest = bundle
     graphs = manifest.graphs.model_copy(update={"beam_multi_step": {}})
     runtime = ModelRuntime.load(directory, manifest.model_copy(update={"graphs": graphs}))
-    assert runtime.beam_burst(WIDTH, np.zeros((), np.int64)) is None
+    assert runtime.beam_multi_step(WIDTH, np.zeros((), np.int64)) is None
