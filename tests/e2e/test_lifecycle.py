@@ -116,7 +116,7 @@ def test_a_bad_bundle_is_refused_with_one_line_and_code_3(
     file = damage(bundle)
     code, said = refused_start(bundle, "--port", free_port())
     assert code == 3
-    assert said.startswith(f"dragoman: cannot load bundle {bundle}: {file}: ")
+    assert said.startswith(f"dragoman serve: cannot load bundle {bundle}: {file}: ")
     assert said.count("\n") == 1
 
 
@@ -131,20 +131,20 @@ def test_a_port_that_is_taken_is_named(tiny_bundle: Path) -> None:
         port = taken.getsockname()[1]
         code, said = refused_start(tiny_bundle, "--port", port)
     assert code == 1
-    assert said == f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    assert said == f"dragoman serve: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
 def test_a_bad_setting_is_named(tiny_bundle: Path) -> None:
     code, said = refused_start(tiny_bundle, DRAGOMAN_MAX_ROWS="many")
     assert code == 2
-    assert said.startswith("dragoman: setting max_rows: ")
+    assert said.startswith("dragoman serve: setting max_rows: ")
     assert said.count("\n") == 1
 
 
 def test_a_bound_that_holds_no_request_is_named_with_its_remedy(repository: Path) -> None:
     code, said = refused_start(repository / "bundles" / "en-de", "--max-kv-cache-mib", 1)
     assert code == 2
-    assert said.startswith("dragoman: setting max_kv_cache_mib: 1 MiB cannot hold the caches of one sentence")
+    assert said.startswith("dragoman serve: setting max_kv_cache_mib: 1 MiB cannot hold the caches of one sentence")
     assert "raise it to " in said
     assert said.count("\n") == 1
 
