@@ -131,7 +131,7 @@ class TranslateEndpoint:
         record.texts = len(job.texts)
         record.stages_s["parse"] = time.monotonic() - record.started_s
 
-        with self._lifecycle.taking_on():
+        with self._lifecycle.admit():
 
             def record_disconnect() -> None:
                 record.disconnect_phase = self._router.phase(job.request_id)
@@ -202,7 +202,7 @@ def translate_routes(
         if access is not None:
             client = access.admit(request.scope, given, client)
         fields = read_detect_fields(given, typed=typed)
-        with lifecycle.taking_on():
+        with lifecycle.admit():
             found = await router.detect(fields.q)
         if access is not None and client is not None:
             access.record_detection(client)

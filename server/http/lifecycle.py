@@ -70,7 +70,7 @@ class Lifecycle:
             raise NotReadyError("the server is loading its model")
 
     @contextmanager
-    def taking_on(self) -> Iterator[None]:
+    def admit(self) -> Iterator[None]:
         """Hold back the end while the block runs.
 
         Raises:

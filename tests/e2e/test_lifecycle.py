@@ -144,7 +144,9 @@ def test_a_bad_setting_is_named(tiny_bundle: Path) -> None:
 def test_a_bound_that_holds_no_request_is_named_with_its_remedy(repository: Path) -> None:
     code, said = refused_start(repository / "bundles" / "en-de", "--max-kv-cache-mib", 1)
     assert code == 2
-    assert said.startswith("dragoman serve: setting max_kv_cache_mib: 1 MiB cannot hold the caches of one sentence")
+    assert said.startswith(
+        "dragoman serve: setting max_kv_cache_mib: 1 MiB cannot hold the caches of one sentence"
+    )
     assert "raise it to " in said
     assert said.count("\n") == 1
 
