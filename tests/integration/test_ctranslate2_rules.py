@@ -17,12 +17,11 @@ from transformers import MarianConfig, MarianMTModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from server.engine.limits import EngineLimits
-from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.engine.worker.engine import Engine
 from tests import factories
-from tests.server.engine.fakes import Clock, FakeRuntime, from_line, line, sentence
+from tests.server.engine.bench import Bench
+from tests.server.engine.fakes import FakeRuntime, sentence
 
 Ids = tuple[int, ...]
 EOS, UNKNOWN = 0, 1
@@ -114,7 +113,7 @@ class Pair:
         ]
 
     def by_the_engine(self, options: DecodingOptions) -> list[list[tuple[Ids, float]]]:
-        runtime, clock = FakeRuntime(self.language), Clock()
+        runtime = FakeRuntime(self.language)
         runtime.spec = dataclasses.replace(
             runtime.spec,
             vocabulary_size=len(self.words),
@@ -125,8 +124,9 @@ class Pair:
         )
         sentences = [sentence(source, options, request=str(n)) for n, source in enumerate(self.sources())]
         limits = EngineLimits(max_rows=COUNT * options.beam_size)
-        engine = Engine(runtime, limits, from_line(line(*sentences), clock), NullObserver(), clock)
-        outcomes = {outcome.sequence: outcome.result for _ in range(100) for outcome in engine.step()}
+        bench = Bench(runtime, limits)
+        bench.add(*sentences)
+        outcomes = {outcome.sequence: outcome.result for _ in range(100) for outcome in bench.step()}
         results = [outcomes[one] for one in sentences]
         assert all(isinstance(result, SequenceResult) for result in results)
         return [[(h.tokens, h.score) for h in result.hypotheses] for result in results]  # type: ignore[union-attr]

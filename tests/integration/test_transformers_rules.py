@@ -13,19 +13,15 @@ from transformers import MarianConfig, MarianMTModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from server.engine.limits import EngineLimits
-from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.engine.worker.engine import Engine
+from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
     EOS,
     PAD,
     START,
     VOCABULARY,
-    Clock,
     FakeRuntime,
-    from_line,
-    line,
     sentence,
 )
 
@@ -124,12 +120,13 @@ def decoded(
     forced_end: bool = False,
 ) -> list[list[tuple[Ids, float]]]:
     """The same by the engine, all sentences in one batch."""
-    runtime, clock = FakeRuntime(language), Clock()
+    runtime = FakeRuntime(language)
     runtime.spec = dataclasses.replace(runtime.spec, suppressed_ids=suppressed, forced_end=forced_end)
     limits = EngineLimits(max_rows=options.beam_size * len(sources))
     sentences = [sentence(source, options, request=str(n)) for n, source in enumerate(sources)]
-    engine = Engine(runtime, limits, from_line(line(*sentences), clock), NullObserver(), clock)
-    outcomes = {outcome.sequence: outcome.result for _ in range(200) for outcome in engine.step()}
+    bench = Bench(runtime, limits)
+    bench.add(*sentences)
+    outcomes = {outcome.sequence: outcome.result for _ in range(200) for outcome in bench.step()}
     results = [outcomes[one] for one in sentences]
     assert all(isinstance(result, SequenceResult) for result in results)
     return [[(h.tokens, h.score) for h in result.hypotheses] for result in results]  # type: ignore[union-attr]
