@@ -23,7 +23,7 @@ BACK_S = 3.0
 @pytest.fixture
 def server(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
     monkeypatch.setenv("DRAGOMAN_ENGINE_PROCESSES", "true")
-    with serving(tiny_bundle, tmp_path / "log", workers=2, cache_mib=0) as server:
+    with serving(tiny_bundle, tmp_path / "log", workers=2, cache_bytes=0) as server:
         yield server
 
 
