@@ -1,0 +1,1 @@
+"""Texts are read: cut into sentences to translate and everything else, which is copied."""
