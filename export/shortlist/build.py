@@ -37,8 +37,8 @@ from export.shortlist.graphs import (
 )
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
 from export.shortlist.vmap import read_vmap
-from export.shortlist.word_alignment import learn_translations
 from model.data.corpus import read_parallel
+from model.data.word_alignment import learn_translations
 from model.evaluation.scoring import score
 from model.tokenizer import Tokenizer
 

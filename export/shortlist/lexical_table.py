@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from export.shortlist.word_alignment import Translations
+from model.data.word_alignment import Translations
 
 Integers = NDArray[np.integer]
 

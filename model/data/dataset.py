@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from model.augmentation.copying import CopyAugmenter
+from model.augmentation.joining import Joiner
+from model.augmentation.noise import damage
 from model.checkpoint import SpecialTokens
-from model.data.augment import CopyAugmenter
 from model.data.batching import Batch, batches_by_tokens, collate
 from model.data.directions import DirectedText
-from model.data.joining import Joiner
-from model.data.noise import damage
 from model.data.token_table import Column, TokenTable, fits
 from model.recipe import Augment
 from model.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ class Augmentation:
     Args:
         corpus: of one direction, in memory.
         tokenizer: of the model.
-        augment: which share of it, see model/data/augment.py.
+        augment: which share of it, see model/augmentation/copying.py.
         max_tokens: longer pairs are left out.
     """
 

@@ -12,8 +12,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
+from model.augmentation.noise import in_capitals, in_lower_case, mistyped, without_punctuation
 from model.data.corpus import ParallelText
-from model.data.noise import in_capitals, in_lower_case, mistyped, without_punctuation
 from model.evaluation.scoring import joined, score
 
 Translate = Callable[[Sequence[str]], list[str]]

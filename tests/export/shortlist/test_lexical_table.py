@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
-from export.shortlist.word_alignment import Translations
+from model.data.word_alignment import Translations
 
 ROWS = {(7,): [1, 5], (8,): [2], (7, 8): [9, 4], (8, 8, 8): [3], (6,): []}
 

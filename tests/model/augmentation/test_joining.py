@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from model.augmentation.joining import Joiner
 from model.checkpoint import Direction
 from model.data.corpus import ParallelText
 from model.data.dataset import Augmentation
 from model.data.directions import DirectedText
-from model.data.joining import Joiner
 from model.recipe import Augment
 from tests.toy_training import ByteTokenizer
 

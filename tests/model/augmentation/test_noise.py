@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from model.data.noise import damage, without_accents
+from model.augmentation.noise import damage, without_accents
 
 SENTENCE = "I can't find my keys, Anna, and it's 17:45 in room B-12."
 

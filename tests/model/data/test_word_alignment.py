@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from export.shortlist import word_alignment
-from export.shortlist.word_alignment import ITERATIONS, learn_translations
+from model.data import word_alignment
+from model.data.word_alignment import ITERATIONS, learn_translations
 
 SOURCES = [[1, 2], [1, 3], [2, 3, 3], [4], [1, 2, 4], [5, 1]]
 TARGETS = [[11, 12], [11, 13], [12, 13], [14, 14], [11, 12, 14], [15, 11]]

@@ -2,8 +2,8 @@ import re
 
 import numpy as np
 
+from model.augmentation.copying import CopyAugmenter
 from model.checkpoint import Direction
-from model.data.augment import CopyAugmenter
 from model.data.corpus import ParallelText
 from model.data.dataset import Augmentation
 from model.data.directions import DirectedText

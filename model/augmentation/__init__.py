@@ -1,0 +1,1 @@
+"""Sentence pairs that a corpus lacks, made from those that it has."""
