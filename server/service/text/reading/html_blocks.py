@@ -1,0 +1,186 @@
+"""The parts of a block of HTML, and the segment that they make."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from server.service.text.reading.html_tokens import WHITE
+from server.service.text.segment import Segment, Span, Tag
+
+_FORMULA = re.compile(
+    r"(?:\d[\d.,]{,20}|\d{,9}(?:[a-zA-Z]|[mcdk]m|mc|[A-Z]{2,3}|(?:[A-Z][a-z]?){2,3})\d{,9})\Z"
+)
+_RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_LOWERED = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
+
+
+@dataclass(slots=True)
+class Item:
+    """A part of a block: a slice of the source.
+
+    Attributes:
+        kind: `border` is a tag that cuts the block: it has no partner, or overlaps with another element.
+        start: offset in the source.
+        end: offset behind it.
+        text: of a text or a verbatim part: the plain text.
+        number: of the element whose tag it is.
+        may_repeat: as for `Tag`.
+        is_link: whether it is a tag of a link or a label.
+        is_formula: whether it is verbatim because it is a formula.
+        keeps_white: whether its white space counts.
+    """
+
+    kind: Literal["text", "open", "close", "lone", "break", "verbatim", "border"]
+    start: int
+    end: int
+    text: str = ""
+    number: int = -1
+    may_repeat: bool = False
+    is_link: bool = False
+    is_formula: bool = False
+    keeps_white: bool = False
+
+
+def join_index(items: list[Item], at: int, markup: str, name: str) -> None:
+    """Make one part of the `sup` or `sub` element that was just closed, if it has no letters of its own.
+
+    Behind a short word (`m<sup>2</sup>`, `CO<sub>2</sub>`) both are a formula, which is verbatim; behind
+    another (`book<sup>[3]</sup>`) it is a mark that follows the word and would spoil it as a part of it.
+
+    Args:
+        items: the block until now.
+        at: index of the opening tag.
+        markup: the source.
+        name: `sup` or `sub`.
+    """
+    text = "".join(item.text for item in items[at:])
+    before = items[at - 1] if at else None
+    if before is None or not text.strip() or any(map(str.isalpha, text)) or before.end != items[at].start:
+        return
+    start, end = items[at].start, items[-1].end
+    shown = text.translate(_RAISED if name == "sup" else _LOWERED)
+    base = _FORMULA.search(before.text[-40:]) if before.kind == "text" and text.isdigit() else None
+    if before.is_formula:
+        formula = Item("verbatim", before.start, end, before.text + shown)
+        items[at - 1 :] = [formula]
+    elif (
+        base
+        and not before.text[: -len(base.group())][-1:].isalnum()
+        and markup.endswith(base.group(), before.start, before.end)
+    ):
+        before.end -= len(base.group())
+        before.text = before.text[: -len(base.group())]
+        formula = Item("verbatim", before.end, end, base.group() + shown)
+        items[at:] = [formula]
+    elif before.kind not in ("open", "break") and not before.text[-1:].isspace():
+        items[at:] = [Item("lone", start, end)]
+        return
+    else:
+        return
+    formula.is_formula = True
+
+
+def parts(items: list[Item]) -> Iterator[list[Item]]:
+    """Cut a block at tags that overlap and at line breaks that part sentences.
+
+    Args:
+        items: of the block.
+
+    Yields:
+        Those of each part, without what they were cut at.
+    """
+    part: list[Item] = []
+    last = ""  # character before
+    for index, item in enumerate(items):
+        if item.kind == "text":
+            last = (item.text.rstrip() or last)[-1:]
+        elif item.kind == "verbatim":
+            last = "x"
+        if item.kind == "border" or (item.kind == "break" and _parts_sentences(last, items, index + 1)):
+            yield part
+            part, last = [], ""
+        else:
+            part.append(item)
+    yield part
+
+
+def _parts_sentences(last: str, items: list[Item], following: int) -> bool:
+    """Whether a `<br>` is a border: not if the line before has no end and the next goes on in lower case."""
+    if not last or last in ".!?:…。！？":
+        return True
+    for index in range(following, len(items)):
+        item = items[index]
+        if item.kind in ("break", "border"):
+            return True
+        if item.kind == "verbatim":
+            return False
+        if item.kind == "text" and (text := item.text.lstrip()):
+            return not text[0].islower()
+    return True
+
+
+def strip_ends(part: list[Item]) -> None:
+    """Take white space and what stands alone off both ends.
+
+    Args:
+        part: of a block; changed.
+    """
+
+    def is_loose(item: Item) -> bool:
+        return item.kind in ("lone", "break") or (item.kind == "text" and not item.text.strip(WHITE))
+
+    while part and is_loose(part[-1]):
+        part.pop()
+    first = 0
+    while first < len(part) and is_loose(part[first]):
+        first += 1
+    del part[:first]
+
+
+def to_segment(part: list[Item], markup: str) -> Segment:
+    """Write a block as text with spans and tags.
+
+    Args:
+        part: of a block, stripped.
+        markup: the source.
+    """
+    text: list[str] = []
+    length, last = 0, ""
+    spans: list[Span] = []
+    tags: list[Tag] = []
+    for item in part:
+        output = markup[item.start : item.end]
+        new = item.text
+        if item.kind == "text" and last in ("", " ") and not item.keeps_white:
+            new = new.lstrip(" ")
+        elif item.kind == "break" and last != " ":
+            new = " "
+        if item.kind == "verbatim":
+            spans.append(Span(length, length + len(new), output))
+        if new:
+            text.append(new)
+            length, last = length + len(new), new[-1]
+        if item.kind not in ("text", "verbatim"):
+            tags.append(Tag(length, output, item.number, item.kind == "open", item.may_repeat))
+    return Segment("".join(text), tuple(spans), tuple(tags), "html")
+
+
+def cut_at_links(segment: Segment, part: list[Item]) -> list[Segment]:
+    """Cut a row of links, which is no sentence: one that has words in two links at least and nowhere else.
+
+    Args:
+        segment: what the part became.
+        part: of a block.
+    """
+    openers = {item.number for item in part if item.is_link and item.kind == "open"}
+    if len(openers) < 2:
+        return [segment]
+    depth = 0
+    for item in part:
+        if item.is_link:
+            depth += 1 if item.kind == "open" else -1
+        elif depth == 0 and any(map(str.isalnum, item.text)):
+            return [segment]
+    borders = {tag.at for tag in segment.tags if tag.opens and tag.pair in openers}
+    return segment.cut(sorted(borders - {0, len(segment.text)}))
