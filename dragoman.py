@@ -45,7 +45,7 @@ from export.flags import (
     parse_widths,
 )
 from model import flags as training
-from model.commands import average, distill, reported_errors, train
+from model.commands import average, corpus, distill, reported_errors, train
 from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
 from server.cli.commands import api_key, bench_http, reload, serve, translate
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
@@ -87,6 +87,8 @@ app.command(
         "dragoman train recipes/tatoeba-en-de.toml --out runs/second --device cuda",
     ),
 )(train)
+_CORPUS = _examples("dragoman corpus recipes/broad-en-de.corpus.toml --out data/corpus-en-de")
+app.command(rich_help_panel=TRAIN, short_help="Make a corpus of several sources.", epilog=_CORPUS)(corpus)
 app.command(
     rich_help_panel=TRAIN,
     short_help="Average the weights of checkpoints.",

@@ -1,4 +1,4 @@
-"""`dragoman train`, `average`, `distill`: what they do. Imports nothing heavy, for `--help`."""
+"""`dragoman train`, `corpus`, `average`, `distill`: what they do. Imports nothing heavy, for `--help`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -42,6 +42,19 @@ def train(
     if trainer.processes.first:
         typer.echo(chosen)
     trainer.processes.leave()
+
+
+def corpus(plan: flags.CorpusPlanFile, out: flags.CorpusPath) -> None:
+    """Make a training corpus of several sources, and report what was left out and why.
+
+    Writes both sides, the origin of each line, report.json, and what was left out (dropped.tsv.gz).
+    """
+    from model.cleaning.clean import clean
+    from model.cleaning.plan import load_plan
+
+    with reported_errors("corpus", OSError):
+        report = clean(load_plan(plan), out)
+    typer.echo(report.as_text())
 
 
 def average(

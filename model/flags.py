@@ -24,6 +24,11 @@ AverageWeights = Annotated[
     typer.Option(help="How much each counts: 0.15,0.85.", show_default="all the same"),
 ]
 
+CorpusPlanFile = Annotated[
+    Path, typer.Argument(metavar="PLAN", help="TOML file: languages, sources, held-out text, filters.")
+]
+CorpusPath = Annotated[Path, typer.Option(help="Directory of the corpus; an old one is replaced.")]
+
 NBestFile = Annotated[
     Path,
     typer.Argument(help="What `dragoman translate --n-best` wrote, or another n-best list; plain or .gz."),

@@ -33,11 +33,39 @@ class DirectionText(_Section):
     train_target: list[Path]
     dev_source: list[Path]
     dev_target: list[Path]
+    train_origin: list[Path] = Field(
+        default_factory=list, description="the origin of each line, for [corpus.sampling]"
+    )
+
+    @model_validator(mode="after")
+    def _in_step(self) -> DirectionText:
+        if self.train_origin and len(self.train_origin) != len(self.train_source):
+            raise PydanticCustomError("train_origin", "train_origin needs a file for each of train_source")
+        return self
 
     @property
     def name(self) -> str:
         """The two languages: ``en-de``."""
         return f"{self.source_language}-{self.target_language}"
+
+
+class Sampling(_Section):
+    """How often an epoch reads the pairs of each origin; an epoch stays as large as the corpus.
+
+    Shares are proportional to ``weight * pairs ** (1 / temperature)`` (Arivazhagan et al., 2019): above 1
+    small origins come more often than their size says.
+    """
+
+    temperature: float = Field(default=1.0, ge=1)
+    weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict, description="by origin or pattern (ms-*), the first that fits; 1 otherwise"
+    )
+    most: float = Field(default=4.0, ge=1, description="times that an epoch reads a pair at most, on average")
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it changes anything."""
+        return self.temperature > 1 or bool(self.weights)
 
 
 class Corpus(_Section):
@@ -46,6 +74,7 @@ class Corpus(_Section):
     directions: list[DirectionText] = Field(min_length=1)
     max_tokens: int = Field(default=128, gt=1, description="longer training pairs are left out")
     attribution: str = Field(default="", description="goes into the bundle's model card and NOTICE")
+    sampling: Sampling = Sampling()
 
     @model_validator(mode="before")
     @classmethod
@@ -186,7 +215,7 @@ class Recipe(_Section):
 
     def relative_to(self, folder: Path) -> Recipe:
         """Resolve the paths against the folder of the recipe."""
-        sides = ("train_source", "train_target", "dev_source", "dev_target")
+        sides = ("train_source", "train_target", "dev_source", "dev_target", "train_origin")
         directions = [
             text.model_copy(update={side: [folder / path for path in getattr(text, side)] for side in sides})
             for text in self.corpus.directions

@@ -13,6 +13,7 @@ from model.augmentation.noise import damage
 from model.checkpoint import SpecialTokens
 from model.data.batching import Batch, batches_by_tokens, collate
 from model.data.directions import DirectedText
+from model.data.sampling import drawn
 from model.data.token_table import Column, TokenTable, fits
 from model.recipe import Augment
 from model.tokenizer import Tokenizer
@@ -91,6 +92,7 @@ class TrainingSet:
         table: the pairs.
         special: ids that are put around them.
         augmentation: more pairs of every direction, each epoch others.
+        readings: how often an epoch reads a pair of each origin, float64 [origins]; None for once.
         pool: pairs that are sorted together.
     """
 
@@ -100,11 +102,13 @@ class TrainingSet:
         special: SpecialTokens,
         augmentation: Sequence[Augmentation] = (),
         *,
+        readings: NDArray[np.float64] | None = None,
         pool: int = POOL,
     ) -> None:
         self._table = table
         self._special = special
         self._augmentation = augmentation
+        self._readings = readings
         self._pool = pool
 
     def __len__(self) -> int:
@@ -125,6 +129,10 @@ class TrainingSet:
             more = [pair for augmentation in self._augmentation for pair in augmentation.draw(rng)]
             tables.append(table_of([source for source, _ in more], [target for _, target in more]))
         for pool in self._pools(sum(map(len, tables)), rng):
+            if self._readings is not None:
+                own = pool[pool < len(self._table)]
+                often = self._readings[self._table.origins[own]]
+                pool = np.concatenate((drawn(own, often, rng), pool[pool >= len(self._table)]))
             for rows in self._batches(tables, pool, batch_tokens, rng):
                 if skip:
                     skip -= 1

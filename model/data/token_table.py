@@ -1,9 +1,10 @@
 """A tokenised corpus: rows of ids back to back in flat files, with an index, read through a memory map.
 
 A directory holds, for each side, ``NAME.ids`` (all ids, little-endian uint16 or uint32) and ``NAME.offsets``
-(uint64, one more than there are rows: row i is ``ids[offsets[i]:offsets[i + 1]]``), and ``index.json``. It is
-written aside and renamed, so one that exists is whole. A corpus of any size costs memory only for the pages
-that were read since the last ``release``.
+(uint64, one more than there are rows: row i is ``ids[offsets[i]:offsets[i + 1]]``), ``origins`` (uint16, a
+number for each row) and ``index.json``, which names the origins. It is written aside and renamed, so one that
+exists is whole. A corpus of any size costs memory only for the pages that were read since the last
+``release``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _SIDES = ("source", "target")
 _OFFSETS = np.dtype("<u8")
+_ORIGINS = np.dtype("<u2")
 
 
 class TokenTableError(ValueError):
@@ -87,11 +89,15 @@ class TokenTable:
         sources: ids of each source.
         targets: those of its translation, same index.
         left_out: pairs of the corpus that were too long.
+        origins: uint16 [rows], where each pair is from; empty if that is not known.
+        names: of the origins, by number.
     """
 
     sources: Column
     targets: Column
     left_out: int = 0
+    origins: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    names: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, directory: Path) -> TokenTable:
@@ -108,7 +114,8 @@ class TokenTable:
                 Column.mapped(directory, side, index["dtype"], index["rows"], index[f"{side}_tokens"])
                 for side in _SIDES
             )
-            return cls(sources, targets, index["left_out"])
+            origins, _ = _map(directory / "origins", _ORIGINS, index["rows"])
+            return cls(sources, targets, index["left_out"], origins, tuple(index["origins"]))
         except (KeyError, TypeError) as error:
             raise TokenTableError(
                 f"{directory / 'index.json'}: damaged ({error}); remove {directory}"
@@ -140,14 +147,17 @@ class TokenTableWriter:
         self._dtype = np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
         self._files: dict[str, BinaryIO] = {}
         self._tokens = dict.fromkeys(_SIDES, 0)
+        self._files["origins"] = (self._aside / "origins").open("wb")
         self.rows = 0
         for side in _SIDES:
             self._files[f"{side}.ids"] = (self._aside / f"{side}.ids").open("wb")
             self._files[f"{side}.offsets"] = (self._aside / f"{side}.offsets").open("wb")
             self._files[f"{side}.offsets"].write(np.zeros(1, _OFFSETS).tobytes())
 
-    def add(self, sources: Column, targets: Column) -> None:
-        """Append pairs of rows."""
+    def add(self, sources: Column, targets: Column, origins: NDArray[np.uint16] | None = None) -> None:
+        """Append pairs of rows; their origin is number 0 if not given."""
+        numbers = np.zeros(len(sources)) if origins is None else origins
+        self._files["origins"].write(numbers.astype(_ORIGINS).tobytes())
         for side, column in zip(_SIDES, (sources, targets), strict=True):
             offsets = column.offsets[1:] + np.uint64(self._tokens[side])
             self._files[f"{side}.ids"].write(column.ids.astype(self._dtype).tobytes())
@@ -155,12 +165,13 @@ class TokenTableWriter:
             self._tokens[side] += len(column.ids)
         self.rows += len(sources)
 
-    def finish(self, made_from: dict[str, Any], left_out: int) -> None:
+    def finish(self, made_from: dict[str, Any], left_out: int, origins: Sequence[str] = ("",)) -> None:
         """Flush, write the index and rename.
 
         Args:
             made_from: what the table depends on; see ``read_index``.
             left_out: pairs that were too long.
+            origins: their names, by number.
         """
         index = {
             "format_version": FORMAT_VERSION,
@@ -168,6 +179,7 @@ class TokenTableWriter:
             "rows": self.rows,
             **{f"{side}_tokens": count for side, count in self._tokens.items()},
             "left_out": left_out,
+            "origins": list(origins),
             "made_from": made_from,
         }
         for file in self._files.values():

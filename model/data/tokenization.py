@@ -9,13 +9,14 @@ from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from model.checkpoint import Direction
-from model.data.corpus import CorpusError, iterate_parallel
+from model.data.corpus import CorpusError, iterate_lines, iterate_parallel
 from model.data.token_table import TokenTableError, TokenTableWriter, read_index
 from model.data.tokenization_pool import Chunk, tokenised
-from model.recipe import Corpus
+from model.recipe import Corpus, DirectionText
 from model.tokenizer import Tokenizer
 
 _LINES = 1 << 14
@@ -34,13 +35,17 @@ def made_from(
 
 def _files(corpus: Corpus) -> list[list[str | int]]:
     found: list[list[str | int]] = []
-    for path in (path for text in corpus.directions for path in (*text.train_source, *text.train_target)):
+    for path in (path for text in corpus.directions for path in _of_training(text)):
         try:
             status = path.stat()
         except OSError as error:
             raise CorpusError(f"{path}: cannot be read: {error.strerror}") from None
         found.append([path.name, status.st_size, status.st_mtime_ns])
     return found
+
+
+def _of_training(text: DirectionText) -> list[Path]:
+    return [*text.train_source, *text.train_target, *text.train_origin]
 
 
 def has_files_of(directory: Path, corpus: Corpus) -> bool:
@@ -74,20 +79,33 @@ def tokenise(
     read = 0
     bar = tqdm(desc="tokenising", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True)
 
+    numbers: dict[str, int] = {}
+
     def chunks() -> Iterator[Chunk]:
         nonlocal read
         for text, direction in zip(corpus.directions, directions, strict=True):
             pairs = iterate_parallel(text.train_source, text.train_target)
+            origins = _origins(text)
             while some := list(itertools.islice(pairs, _LINES)):
                 read += len(some)
                 sources = "\n".join([source for source, _ in some])
                 targets = "\n".join([target for _, target in some])
-                yield Chunk(direction.source_prefix_ids, sources, targets)
+                names = list(itertools.islice(origins, len(some)))
+                if len(names) < len(some):
+                    raise CorpusError(f"{text.train_origin[-1]}: has fewer lines than the text")
+                yield Chunk(
+                    direction.source_prefix_ids,
+                    sources,
+                    targets,
+                    np.array([numbers.setdefault(name, len(numbers)) for name in names], np.uint16),
+                )
+            if next(origins, None) is not None and text.train_origin:
+                raise CorpusError(f"{text.train_origin[-1]}: has more lines than the text")
 
     try:
         with bar:
-            for sources, targets in tokenised(chunks(), tokenizer, description["max_tokens"]):
-                writer.add(sources, targets)
+            for rows in tokenised(chunks(), tokenizer, description["max_tokens"]):
+                writer.add(rows.sources, rows.targets, rows.origins)
                 bar.update(read - bar.n)
     except BrokenExecutor:
         raise TokenTableError(
@@ -95,4 +113,10 @@ def tokenise(
             "the same command begins it anew"
         ) from None
     left_out = read - writer.rows
-    writer.finish(description, left_out)
+    writer.finish(description, left_out, list(numbers))
+
+
+def _origins(text: DirectionText) -> Iterator[str]:
+    if not text.train_origin:
+        return itertools.repeat("")
+    return itertools.chain.from_iterable(map(iterate_lines, text.train_origin))

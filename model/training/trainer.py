@@ -21,6 +21,7 @@ from model.data.batching import Batch, take_share
 from model.data.corpus import read_parallel
 from model.data.dataset import Augmentation, TrainingSet
 from model.data.directions import with_directions
+from model.data.sampling import readings
 from model.evaluation.run_page import write_run_page
 from model.recipe import Recipe, RecipeError, load_recipe
 from model.tokenizer import Tokenizer
@@ -92,7 +93,8 @@ class Trainer:
         limit = min(corpus.max_tokens, self.config.max_positions)
         with self.processes.watched():
             table = self.run_directory.table(self.tokenizer, limit, quiet=self.quiet)
-        self.data = TrainingSet(table, self.special, self._augmentation(limit))
+        often = readings(table, corpus.sampling)
+        self.data = TrainingSet(table, self.special, self._augmentation(limit), readings=often)
         if not len(self.data):
             raise RecipeError(f"{recipe_file}: no training pair is shorter than {limit} tokens")
         if table.left_out:

@@ -54,6 +54,7 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
         (["api-key", "a b"], 1, "dragoman api-key: .*"),
         (["train", "missing.toml"], 1, "dragoman train: .*missing.toml.*"),
         (["average", "missing", "--out", "x"], 1, "dragoman average: .*"),
+        (["corpus", "missing", "--out", "x"], 1, "dragoman corpus: missing: .*"),
         (["distill", "missing", "--reference", "x"], 1, "dragoman distill: missing: .*"),
         (["evaluate", "m", "--source", "missing", "--reference", "x"], 1, "dragoman evaluate: missing: .*"),
     ],
@@ -114,7 +115,7 @@ def test_help_shows_every_command_in_its_group_and_the_exit_codes() -> None:
     commands = {
         group: re.findall(r"^  ([a-z][a-z-]+)  ", rows, re.MULTILINE) for group, rows in groups.items()
     }
-    assert commands["Train"] == ["train", "average", "distill"]
+    assert commands["Train"] == ["train", "corpus", "average", "distill"]
     assert commands["Bring in and out"] == ["export", "import", "shortlist"]
     assert commands["Serve"] == ["serve", "reload", "api-key", "translate"]
     assert commands["Measure"] == ["evaluate", "bench-http"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.checkpoint import Direction, SpecialTokens
-from model.data import tokenization, tokenization_pool
+from model.data import process_pool, tokenization
 from model.data.corpus import CorpusError
 from model.data.dataset import TrainingSet, table_of
 from model.data.token_table import Column, TokenTable, TokenTableError, TokenTableWriter
@@ -72,7 +72,7 @@ def test_damaged_tables_are_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(TokenTableError, match=r"target\.offsets: cannot be read"):
         TokenTable.open(directory)
     index = json.loads((directory / "index.json").read_text())
-    (directory / "index.json").write_text(json.dumps({**index, "format_version": 2}))
+    (directory / "index.json").write_text(json.dumps({**index, "format_version": 99}))
     with pytest.raises(TokenTableError, match="of another version; remove it"):
         TokenTable.open(directory)
     del index["dtype"]
@@ -160,7 +160,7 @@ def test_text_is_tokenised_once_until_something_changes(tmp_path: Path) -> None:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenization, "_LINES", 50)
-    monkeypatch.setattr(tokenization_pool, "_processors", lambda: 2)
+    monkeypatch.setattr(process_pool, "processors", lambda: 2)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -174,10 +174,10 @@ def test_a_pool_of_processes_writes_the_same_table(tmp_path: Path, monkeypatch: 
     )
     description = made_from(corpus, tagged, [vocabulary], 9)
     for name, processors in (("pool", 2), ("alone", 1)):
-        monkeypatch.setattr(tokenization_pool, "_processors", lambda count=processors: count)
+        monkeypatch.setattr(process_pool, "processors", lambda count=processors: count)
         tokenise(corpus, tagged, tokenizer, tmp_path / name, description, quiet=True)
     files = sorted(path.name for path in (tmp_path / "alone").iterdir())
-    assert len(files) == 5
+    assert len(files) == 6
     for file in files:
         assert (tmp_path / "pool" / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
     table = TokenTable.open(tmp_path / "pool")
@@ -219,12 +219,13 @@ def test_a_killed_process_of_the_pool_is_told(tmp_path: Path, monkeypatch: pytes
 _CALLER = """
 import os, time
 if __name__ == "__main__":
-    from model.data import tokenization_pool as pool
+    from model.data import process_pool, tokenization_pool as pool
+    import numpy as np
     from model.tokenizer import Tokenizer
     from pathlib import Path
     import multiprocessing, sys
-    pool._FEW, pool._processors = 0, lambda: 2
-    chunks = (pool.Chunk([], "a b", "b a") for _ in range(10**9))
+    pool._FEW, process_pool.processors = 0, lambda: 2
+    chunks = (pool.Chunk([], "a b", "b a", np.zeros(1, np.uint16)) for _ in range(10**9))
     for number, _ in enumerate(pool.tokenised(chunks, Tokenizer.load(Path(sys.argv[1])), 12)):
         if number == 3:
             print(*(child.pid for child in multiprocessing.active_children()), flush=True)

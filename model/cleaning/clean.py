@@ -1,0 +1,187 @@
+"""Makes a training corpus: reads the sources, leaves out what is unfit or twice there, writes the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import gzip
+import hashlib
+import io
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from model.cleaning.checks import PairChecks, Reason, keys
+from model.cleaning.duplicates import near_duplicates, signature
+from model.cleaning.plan import CorpusPlan
+from model.cleaning.report import Report
+from model.data.corpus import CorpusError, iterate_lines
+from model.data.process_pool import mapped
+
+_LINES = 1 << 12
+"""Pairs that are checked at a time."""
+
+
+class Line(NamedTuple):
+    """A pair and where it is from."""
+
+    first: str
+    second: str
+    origin: str
+
+
+class _Found(NamedTuple):
+    """What the checks found: reasons uint8 [N], hashes uint64 [N] and signatures uint32 [N, 16]."""
+
+    reasons: NDArray[np.uint8]
+    hashes: NDArray[np.uint64]
+    signatures: NDArray[np.uint32]
+
+
+def clean(plan: CorpusPlan, out: Path, *, quiet: bool = False) -> Report:
+    """Write ``train.LANGUAGE.gz`` of both sides, ``train.origin.gz``, ``report.json`` and ``dropped.tsv.gz``.
+
+    The same plan and text give the same bytes, whatever the number of processors. The text is read twice; 80
+    bytes a pair are kept in between. Written aside, then renamed.
+
+    Args:
+        plan: what to read and to leave out.
+        out: directory of the corpus; an old one is replaced.
+        quiet: no progress bar.
+
+    Raises:
+        CorpusError: a file is missing or broken, or no pair is left.
+    """
+    held_out = (
+        keys(
+            itertools.chain.from_iterable(
+                iterate_lines(file) for text in plan.held_out for file in text.first
+            )
+        ),
+        keys(
+            itertools.chain.from_iterable(
+                iterate_lines(file) for text in plan.held_out for file in text.second
+            )
+        ),
+    )
+    checks = PairChecks(plan.languages, plan.filters, held_out)
+    bar = tqdm(desc="checking pairs", unit="pair", unit_scale=True, disable=quiet or None, dynamic_ncols=True)
+    parts: list[_Found] = []
+    with bar:
+        for found in mapped(_check, checks, _chunks(plan), few=2):
+            parts.append(found)
+            bar.update(len(found.reasons))
+    if not parts:
+        raise CorpusError(f"{plan.sources[0].first[0]}: empty file")
+    reasons, hashes, signatures = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    _mark_duplicates(reasons, hashes, signatures, plan.filters.near_duplicates)
+    if not (reasons == Reason.KEPT).any():
+        raise CorpusError(f"{out}: no pair is left of {len(reasons):,}")
+    return _write(plan, out, reasons, quiet=quiet)
+
+
+def read_lines(plan: CorpusPlan) -> Iterator[Line]:
+    """Yield all pairs of a plan in order.
+
+    Raises:
+        CorpusError: a file is missing or broken, or the sides are not equally long.
+    """
+    for text in plan.sources:
+        sides = [
+            itertools.chain.from_iterable(map(iterate_lines, files)) for files in (text.first, text.second)
+        ]
+        origins = itertools.repeat(text.name) if text.origins is None else iterate_lines(text.origins)
+        try:
+            if text.origins is None:
+                pairs = zip(*sides, strict=True)
+                yield from (Line(first, second, text.name) for first, second in pairs)
+            else:
+                yield from itertools.starmap(Line, zip(*sides, origins, strict=True))
+        except ValueError as error:
+            if isinstance(error, CorpusError):
+                raise
+            files = ", ".join(str(path) for path in (*text.first, *text.second, text.origins) if path)
+            raise CorpusError(f"{files}: differ in their number of lines") from None
+
+
+def _chunks(plan: CorpusPlan) -> Iterator[list[tuple[str, str, bool]]]:
+    unwanted: dict[str, bool] = {}
+    patterns = [pattern for text in plan.sources for pattern in text.leave_out]
+    lines = read_lines(plan)
+    while some := list(itertools.islice(lines, _LINES)):
+        for line in some:
+            if line.origin not in unwanted:
+                unwanted[line.origin] = any(fnmatch.fnmatch(line.origin, pattern) for pattern in patterns)
+        yield [(line.first, line.second, unwanted[line.origin]) for line in some]
+
+
+def _check(checks: PairChecks, pairs: list[tuple[str, str, bool]]) -> _Found:
+    reasons = [
+        Reason.LEFT_OUT if unwanted else checks.check(first, second) for first, second, unwanted in pairs
+    ]
+    digests = [
+        hashlib.blake2b(f"{first}\t{second}".encode(), digest_size=8).digest() for first, second, _ in pairs
+    ]
+    signatures = [signature(first, second) for first, second, _ in pairs]
+    hashes = np.frombuffer(b"".join(digests), "<u8")
+    return _Found(np.array(reasons, np.uint8), hashes, np.stack(signatures))
+
+
+def _mark_duplicates(
+    reasons: NDArray[np.uint8], hashes: NDArray[np.uint64], signatures: NDArray[np.uint32], likeness: float
+) -> None:
+    """Set the reasons of pairs that are there already, or nearly so; of equal ones the first is kept."""
+    kept = np.flatnonzero(reasons == Reason.KEPT)
+    _, firsts = np.unique(hashes[kept], return_index=True)
+    repeated = np.ones(len(kept), bool)
+    repeated[firsts] = False
+    reasons[kept[repeated]] = Reason.DUPLICATE
+    if likeness:
+        kept = kept[~repeated]
+        reasons[kept[near_duplicates(signatures[kept], likeness)]] = Reason.NEAR_DUPLICATE
+
+
+def _write(plan: CorpusPlan, out: Path, reasons: NDArray[np.uint8], *, quiet: bool) -> Report:
+    aside = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    report = Report()
+    with contextlib.ExitStack() as stack:
+        names = (
+            *(f"train.{language}.gz" for language in plan.languages),
+            "train.origin.gz",
+            "dropped.tsv.gz",
+        )
+        first, second, origins, dropped = (stack.enter_context(_gzip(aside / name)) for name in names)
+        lines = zip(read_lines(plan), reasons.tolist(), strict=True)
+        bar = tqdm(lines, "writing", len(reasons), unit="pair", unit_scale=True, disable=quiet or None)
+        for line, number in bar:
+            reason = Reason(number)
+            report.count(line.origin, reason)
+            if reason:
+                dropped.write(f"{reason.name.lower()}\t{line.origin}\t{line.first}\t{line.second}\n")
+            else:
+                first.write(f"{line.first}\n")
+                second.write(f"{line.second}\n")
+                origins.write(f"{line.origin}\n")
+    report.write(aside / "report.json")
+    shutil.rmtree(out, ignore_errors=True)
+    aside.rename(out)
+    return report
+
+
+@contextlib.contextmanager
+def _gzip(path: Path) -> Iterator[TextIO]:
+    """Write compressed text that does not hold the time, so that the same text gives the same bytes."""
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+    ):
+        yield text
