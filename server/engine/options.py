@@ -8,12 +8,15 @@ How options fit together is code, in `DecodingOptions.validate`.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from server.errors import InvalidOptionError
 
 _MOST = 1_000_000
+MAX_REQUIRED_TOKENS = 256
+"""Tokens that all sequences of `required` may have together."""
 T = TypeVar("T")
 
 
@@ -195,6 +198,13 @@ class DecodingOptions:
         has_field=False,
         has_flag=False,
     )
+    required: tuple[tuple[int, ...], ...] = define(
+        (),
+        "Token sequences that the translation must contain exactly once each; none may overlap or contain "
+        "another.",
+        has_field=False,
+        has_flag=False,
+    )
     sampling_topk: int = define(
         1,
         "Draw each token from so many best ones; 1 takes the best, 0 draws from all.",
@@ -256,9 +266,43 @@ class DecodingOptions:
             raise InvalidOptionError("num_hypotheses must be at most beam_size * patience")
         if self.early_stopping not in (None, False, True, "never"):
             raise InvalidOptionError("early_stopping must be false, true or never")
+        if self.required:
+            _check_required(self)
 
 
 OPTIONS = options_of(DecodingOptions)
 """Every option there is."""
 
 _RANGES = [(one.name, one.option.range) for one in OPTIONS if one.option.range is not None]
+
+
+def fit_together(sequences: Sequence[tuple[int, ...]]) -> bool:
+    """Tell whether token sequences can be `required` together.
+
+    They must not be empty or more than `MAX_REQUIRED_TOKENS` together, and none may contain another, equal
+    it, or end with what another begins with: writing one would then write another, too.
+    """
+    if not all(sequences) or sum(map(len, sequences)) > MAX_REQUIRED_TOKENS:
+        return False
+    beginnings: dict[tuple[int, ...], set[int]] = {}
+    for number, one in enumerate(sequences):
+        for length in range(1, len(one) + 1):
+            beginnings.setdefault(one[:length], set()).add(number)
+    whole = {one: number for number, one in enumerate(sequences)}
+    for number, one in enumerate(sequences):
+        if any(beginnings.get(one[start:], set()) - {number} for start in range(len(one))):
+            return False
+        inside = {one[start:end] for start in range(len(one)) for end in range(start + 1, len(one) + 1)}
+        if any(whole.get(part, number) != number for part in inside):
+            return False
+    return True
+
+
+def _check_required(options: DecodingOptions) -> None:
+    if not fit_together(options.required):
+        raise InvalidOptionError("required has sequences that overlap, are empty or have too many tokens")
+    prefix = options.target_prefix
+    for one in options.required:
+        at = [start for start in range(len(prefix)) if prefix[start : start + len(one)] == one]
+        if len(at) > 1:
+            raise InvalidOptionError("target_prefix has a required sequence more than once")

@@ -23,8 +23,8 @@ def check(
         limits: what the engine takes on.
 
     Raises:
-        InvalidOptionError: a beam width that there is no decoder for, an impossible prefix, and what
-            `DecodingOptions.validate` says.
+        InvalidOptionError: a beam width that there is no decoder for, an impossible prefix or required
+            sequence, and what `DecodingOptions.validate` says.
         InvalidRequestError: a sentence without tokens.
         TextTooLongError: a sentence with too many.
     """
@@ -33,9 +33,10 @@ def check(
         one.validate()
         if one.beam_size not in widths:
             raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
-        words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for id in one.target_prefix)
-        if not all(words):
-            raise InvalidOptionError("target_prefix has a token that no target can have")
+        for name, forced in (("target_prefix", (one.target_prefix,)), ("required", one.required)):
+            words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for ids in forced for id in ids)
+            if not all(words):
+                raise InvalidOptionError(f"{name} has a token that no target can have")
     longest = min(limits.max_source_tokens, spec.max_source_tokens)
     for source in sources:
         if not source:

@@ -52,6 +52,8 @@ EACH_WAY = {
     "scores": SCORED,
     "prefix": DecodingOptions(target_prefix=(7, 9), return_scores=True, max_decoding_length=40),
     "repetition penalty": DecodingOptions(repetition_penalty=1.3, max_decoding_length=40),
+    "required": DecodingOptions(required=((7, 9), (8,)), return_scores=True, max_decoding_length=40),
+    "beams with required": DecodingOptions(beam_size=4, required=((7, 9), (8,)), max_decoding_length=40),
     "least length": DecodingOptions(min_decoding_length=9, return_scores=True, max_decoding_length=40),
     "sampling": DecodingOptions(sampling_topk=5, seed=3, return_scores=True, max_decoding_length=40),
     "two beams": DecodingOptions(beam_size=2, length_penalty=0.6, max_decoding_length=40),

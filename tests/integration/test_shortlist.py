@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -135,6 +135,8 @@ def requests(sources: list[Ids]) -> list[tuple[list[Ids], DecodingOptions]]:
         DecodingOptions(repetition_penalty=1.5, min_decoding_length=9, return_scores=True),
         DecodingOptions(beam_size=2, num_hypotheses=2, sampling_topk=0, sampling_temperature=1.5, seed=3),
         DecodingOptions(beam_size=4, target_prefix=(300, 301), no_repeat_ngram_size=2),
+        DecodingOptions(required=((300, 302), (303,)), return_scores=True),
+        DecodingOptions(beam_size=2, required=((300, 302), (303,))),
     ]
     kind = itertools.cycle(replace(one, max_decoding_length=30) for one in kinds)
     return [(sources[n : n + 1 + n % 4], next(kind)) for n in [*range(56), *range(8)]]
@@ -273,9 +275,9 @@ def test_a_server_uses_it_unless_told_otherwise(
     columns_read: list[int] = []
     candidates = Shortlist.candidates
 
-    def watched(shortlist: Shortlist, source: Ids) -> object:
+    def watched(shortlist: Shortlist, source: Ids, *others: Any) -> object:
         columns_read.append(len(source))
-        return candidates(shortlist, source)
+        return candidates(shortlist, source, *others)
 
     monkeypatch.setattr(Shortlist, "candidates", watched)
     settings = Settings.model_validate({"bundle": bundle, "workers": 1, "shortlist": used})

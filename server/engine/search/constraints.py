@@ -1,9 +1,9 @@
 """What a sentence must not say, must not say again, and has to say: changes to the scores before a choice.
 
 In this order, every step: `repetition_penalty`; `no_repeat_ngram_size`; the tokens that the model never
-writes; the end token while `min_decoding_length` is not reached. Bans set a score to minus infinity. What is
-*forced* (`target_prefix`, and the end token at the last step of models that want it) replaces the choice
-itself and costs nothing.
+writes; the end token while `min_decoding_length` is not reached; `required` (see `search.required`). Bans
+set a score to minus infinity. What is *forced* (`target_prefix`, and the end token at the last step of models
+that want it) replaces the choice itself and costs nothing.
 
 Sentences without options cost one look at an array of flags for all of them. Every row is changed on its own,
 so a sentence gets the same bits alone and in any batch.
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
 from server.engine.search.candidate_ids import Columns
+from server.engine.search.required import RequiredSequences
 from server.engine.sentence_arrays import SentenceArrays
 
 Floats = NDArray[np.float32]
@@ -59,6 +60,7 @@ class Constraints:
         self._prefix: list[tuple[int, ...]] = arrays.values(())
         self._written = np.zeros((max_sentences * width, 32), np.int32)
         self._end = np.array([eos_id])
+        self._required = RequiredSequences(width, max_sentences, eos_id)
         self._looked_at = -1  # how many sentences the next three are about; -1 if they have changed
         self._some_change = self._some_remember = self._some_force = False
 
@@ -69,7 +71,9 @@ class Constraints:
             Whether anything will ever change its scores.
         """
         self._looked_at = -1
-        self._remembers[place] = options.repetition_penalty != 1 or options.no_repeat_ngram_size > 0
+        self._remembers[place] = (
+            options.repetition_penalty != 1 or options.no_repeat_ngram_size > 0 or len(options.required) > 0
+        )
         self._changes[place] = self._remembers[place] or options.min_decoding_length > 0 or len(self._never)
         self._min_length[place] = options.min_decoding_length
         self._penalty[place] = options.repetition_penalty
@@ -78,6 +82,8 @@ class Constraints:
         self._prefix[place] = options.target_prefix
         self._prefix_length[place] = len(options.target_prefix)
         self._last_step[place] = max_length - 1 if self._forced_end else -1
+        end = max_length - self._forced_end
+        self._required.admit(place, options.required, len(options.target_prefix), end)
         return bool(self._changes[place])
 
     def max_unconstrained_steps(self, steps: Places) -> tuple[int, bool]:
@@ -105,6 +111,7 @@ class Constraints:
         """Forget the sentence at `to`; the one at `last` moves there."""
         self._looked_at = -1
         self._arrays.move(last, to)
+        self._required.move(last, to)
         if self._remembers[to]:
             width = self._width
             self._written[to * width : (to + 1) * width] = self._written[last * width : (last + 1) * width]
@@ -134,6 +141,8 @@ class Constraints:
         short = np.flatnonzero(steps < self._min_length[:count])
         if len(short):
             self._forbid(logits, short, self._end, columns)
+        if self._some_remember:
+            self._required.apply(logits, steps, columns, normalisers)
 
     def need_all(self, steps: Places) -> bool:
         """Whether `apply` would need scores that may not be among the best of a row.
@@ -182,6 +191,7 @@ class Constraints:
             self._written[rows] = self._written[parents]
         writing = np.flatnonzero(np.repeat(remembers, self._width))
         self._written[writing, np.repeat(steps, self._width)[writing]] = tokens[writing]
+        self._required.record(len(steps), tokens, rows, parents)
 
     def _forbid(self, logits: Floats, places: Places, tokens: NDArray[np.int64], columns: Columns) -> None:
         """Forbid tokens [M] in all rows of sentences [S]."""

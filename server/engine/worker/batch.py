@@ -11,12 +11,12 @@ from server.engine.kv_cache.arena import Arena
 from server.engine.limits import EngineLimits
 from server.engine.observer import RunObserver
 from server.engine.search.beam import BeamSearch
-from server.engine.search.device_scores import DeviceScores
 from server.engine.search.greedy import GreedySearch
 from server.engine.search.search import Advance, SearchResult
 from server.engine.sequence import Outcome, Sequence, SequenceResult
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.shortlist.projection_columns import ProjectionColumns
+from server.engine.worker.device_scores import DeviceScores
 from server.errors import InferenceError
 from server.runtime.memory import Device, Ranker, Tensor
 from server.runtime.model_spec import ModelSpec
@@ -155,7 +155,7 @@ class Batch:
             InferenceError: the columns of their candidates cannot be read; nothing has changed.
         """
         if self._shortlist is not None and self._columns is not None:
-            self._columns.admit([self._shortlist.candidates(sequence.source) for sequence in sequences])
+            self._columns.admit([self._shortlist.candidates(s.source, s.options.required) for s in sequences])
             self._arena.bind_projection(self._columns.inputs, self._columns.logits)
         first = self._arena.admit(list(cross), lengths)
         for place, sequence in enumerate(sequences, first):

@@ -24,6 +24,7 @@ _MAX_NUMBERED = 1024
 _ENTRY_BYTES = 500
 _HYPOTHESIS_BYTES = 160
 _TOKEN_BYTES = 40
+_SEQUENCE_TOKENS = 2  # what a tuple of tokens takes beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class SentenceCache:
 
         Those with tokens of a client stand for themselves: numbers are remembered, and memory is bounded.
         """
-        if options.target_prefix:
+        if options.target_prefix or options.required:
             return options
         number = self._numbers.get(options)
         if number is None:
@@ -118,6 +119,7 @@ def _bytes_of(key: Key, entry: _Entry) -> int:
     tokens = len(key[2])
     if not isinstance(key[1], int):
         tokens += len(key[1].target_prefix)
+        tokens += sum([_SEQUENCE_TOKENS + len(sequence) for sequence in key[1].required])
     for written, _ in hypotheses:
         tokens += len(written)
     return _ENTRY_BYTES + _HYPOTHESIS_BYTES * len(hypotheses) + _TOKEN_BYTES * tokens

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from server.engine.options import DecodingOptions
 from server.engine.search.sampling import uniforms
 from server.engine.sequence import Hypothesis
-from tests.server.engine.fakes import EOS, START, Language
+from tests.server.engine.fakes import EOS, START, VOCABULARY, Language
 
 Beam = tuple[float, list[int]]
 
@@ -41,14 +41,43 @@ def _result(scored: list[Beam], options: DecodingOptions) -> list[Hypothesis]:
 
 
 def log_probabilities(
-    scores: NDArray[np.float32], tokens: list[int], options: DecodingOptions, suppressed: tuple[int, ...]
+    language: Language,
+    source: tuple[int, ...],
+    tokens: list[int],
+    options: DecodingOptions,
+    longest: int,
+    suppressed: tuple[int, ...],
 ) -> NDArray[np.float64]:
     """Log-probabilities [V] of the next token after `tokens`."""
     if len(tokens) < len(options.target_prefix):
-        return np.where(np.arange(len(scores)) == options.target_prefix[len(tokens)], 0.0, -np.inf)
-    values = scores.astype(np.float64)
-    first = options.early_stopping is not None and options.beam_size > 1 and not options.samples
-    if first:
+        return _certainly(options.target_prefix[len(tokens)])
+    block = _block(language, source, tokens, options, longest, suppressed) if options.required else None
+    if block is not None:
+        return _certainly(block[_begun(tokens, block)])
+    values = _constrained(language, source, tokens, options, suppressed)
+    if _missing(tokens, options):
+        values[EOS] = -np.inf
+    return values if _first(options) else values - np.logaddexp.reduce(values)
+
+
+def _certainly(token: int) -> NDArray[np.float64]:
+    return np.where(np.arange(VOCABULARY) == token, 0.0, -np.inf)
+
+
+def _first(options: DecodingOptions) -> bool:
+    return options.early_stopping is not None and options.beam_size > 1 and not options.samples
+
+
+def _constrained(
+    language: Language,
+    source: tuple[int, ...],
+    tokens: list[int],
+    options: DecodingOptions,
+    suppressed: tuple[int, ...],
+) -> NDArray[np.float64]:
+    """Scores [V] of the next token with all bans but that of an end while a sequence is missing."""
+    values = language(source, (START, *tokens)).astype(np.float64)
+    if _first(options):
         values -= np.logaddexp.reduce(values)
     for token in set(tokens):
         penalty = options.repetition_penalty
@@ -60,7 +89,46 @@ def log_probabilities(
     values[list(suppressed)] = -np.inf
     if len(tokens) < options.min_decoding_length:
         values[EOS] = -np.inf
-    return values if first else values - np.logaddexp.reduce(values)
+    for one in options.required:
+        if occurrences(tokens, one) and occurrences([*tokens, one[-1]], one) > occurrences(tokens, one):
+            values[one[-1]] = -np.inf
+    return values
+
+
+def occurrences(tokens: list[int], sequence: tuple[int, ...]) -> int:
+    """How often a sequence occurs in tokens."""
+    return sum(tuple(tokens[start : start + len(sequence)]) == sequence for start in range(len(tokens)))
+
+
+def _missing(tokens: list[int], options: DecodingOptions) -> list[tuple[int, ...]]:
+    return [one for one in options.required if not occurrences(tokens, one)]
+
+
+def _begun(tokens: list[int], sequence: tuple[int, ...]) -> int:
+    lengths = range(min(len(sequence) - 1, len(tokens)) + 1)
+    return max(n for n in lengths if tuple(tokens[len(tokens) - n :]) == sequence[:n])
+
+
+def _block(
+    language: Language,
+    source: tuple[int, ...],
+    tokens: list[int],
+    options: DecodingOptions,
+    longest: int,
+    suppressed: tuple[int, ...],
+) -> tuple[int, ...] | None:
+    """The required sequence whose tokens are forced after `tokens`; the whole past is gone through anew."""
+    block = None
+    for step in range(len(options.target_prefix), len(tokens) + 1):
+        said = tokens[:step]
+        missing = _missing(said, options)
+        if block not in missing:
+            block = None
+        if missing and block is None:
+            values = _constrained(language, source, said, options, suppressed)
+            if longest - step <= sum(map(len, missing)) or _best(values, 1) == [EOS]:
+                block = max(missing, key=lambda one, said=said: _begun(said, one))
+    return block
 
 
 def _best(values: NDArray[np.float64], count: int) -> list[int]:
@@ -79,7 +147,7 @@ def _sample(
     chances = uniforms(options.seed, source, options.num_hypotheses, longest)[number]
     total, tokens = 0.0, list[int]()
     while len(tokens) < longest and EOS not in tokens:
-        values = log_probabilities(language(source, (START, *tokens)), tokens, options, suppressed)
+        values = log_probabilities(language, source, tokens, options, longest, suppressed)
         ranked = _best(values, options.sampling_topk or len(values))
         weights = np.exp((values[ranked] - values.max()) / options.sampling_temperature)
         kept = [
@@ -111,7 +179,7 @@ def _ctranslate2(
     ended: list[Beam] = []
     best_ended = False
     for step in range(longest):
-        candidates = _candidates(language, source, beams, wanted, options, suppressed)
+        candidates = _candidates(language, source, beams, wanted, options, longest, suppressed)
         beams, spare = candidates[:width], [c for c in candidates[width:] if c[1][-1] != EOS]
         for number, candidate in enumerate(candidates[:width]):
             if candidate[1][-1] == EOS or step + 1 == longest:
@@ -139,7 +207,7 @@ def _transformers(
     beams: list[Beam] = [(0.0, [])]
     kept: list[Beam] = []
     for step in range(1, longest + 1):
-        candidates = _candidates(language, source, beams, 2 * width, options, suppressed)
+        candidates = _candidates(language, source, beams, 2 * width, options, longest, suppressed)
         for total, tokens in candidates[:width]:
             if tokens[-1] == EOS or step == longest:
                 kept.append((total / max(1, step - prompt) ** options.length_penalty, tokens))
@@ -160,11 +228,12 @@ def _candidates(
     beams: list[Beam],
     wanted: int,
     options: DecodingOptions,
+    longest: int,
     suppressed: tuple[int, ...],
 ) -> list[Beam]:
     offers = []
     for number, (total, tokens) in enumerate(beams):
-        values = log_probabilities(language(source, (START, *tokens)), tokens, options, suppressed)
+        values = log_probabilities(language, source, tokens, options, longest, suppressed)
         offers += [
             (total + float(values[t]), number, t)
             for t in sorted(_best(values, wanted))

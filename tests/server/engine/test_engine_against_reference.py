@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.engine.limits import EngineLimits
-from server.engine.options import DecodingOptions
+from server.engine.options import DecodingOptions, fit_together
 from server.engine.sequence import Sequence as Sentence
 from server.engine.sequence import SequenceResult
 from server.errors import AbortedError
@@ -20,6 +20,13 @@ from tests.server.engine.fakes import FakeRuntime, babble, sentence
 LIMIT = 80
 
 SUPPRESSED = (0, 17, 55)
+required = st.one_of(
+    st.just(()),
+    st.just(()),
+    st.lists(st.lists(st.integers(4, 20), min_size=1, max_size=4).map(tuple), max_size=4)
+    .map(tuple)
+    .filter(fit_together),
+)
 options = st.builds(
     lambda width, hypotheses, longest, shortest, prefix, models, **others: DecodingOptions(
         beam_size=width,
@@ -46,6 +53,7 @@ options = st.builds(
     sampling_topp=st.sampled_from([1.0, 0.8]),
     sampling_temperature=st.sampled_from([1.0, 0.5, 2.0]),
     seed=st.integers(0, 3),
+    required=required,
 )
 sources = st.lists(st.integers(4, 95), min_size=1, max_size=70).map(tuple)
 arrivals = st.lists(
@@ -91,6 +99,10 @@ def test_any_traffic_gives_every_sentence_its_own_translation(
         assert isinstance(result, SequenceResult)
         expected = slow.decode(babble, one.source, one.options, LIMIT, SUPPRESSED)
         assert [h.tokens for h in result.hypotheses] == [h.tokens for h in expected]
+        longest = min(one.options.max_decoding_length, LIMIT) - len(one.options.target_prefix)
+        if longest >= sum(map(len, one.options.required)):
+            for each in itertools.product(result.hypotheses, one.options.required):
+                assert slow.occurrences(list(each[0].tokens), each[1]) == 1
         if one.options.beam_size > 1 or one.options.return_scores:
             assert [h.score for h in result.hypotheses] == pytest.approx(
                 [h.score for h in expected], abs=1e-5

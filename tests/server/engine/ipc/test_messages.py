@@ -27,6 +27,7 @@ EVERY_OPTION = DecodingOptions(
     sampling_topp=0.9,
     sampling_temperature=0.7,
     seed=5,
+    required=((4, 5), (6,)),
 )
 RESULT = SequenceResult((Hypothesis((5, 6), -1.5), Hypothesis((), -2.0)), "length", 9, 2, 0.1, 0.2, 0.3)
 SENTENCES = [

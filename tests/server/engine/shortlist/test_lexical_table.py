@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from export.bundle import BundleError
 from export.shortlist.lexical_table import Candidates, LexicalTable, save_table
+from server.engine.options import MAX_REQUIRED_TOKENS
 from server.engine.shortlist.lexical_table import Shortlist
 
 VOCABULARY = 60
@@ -45,8 +46,15 @@ def test_no_sentence_has_more_candidates_than_the_table_allows(
 
 def test_a_longer_sentence_may_have_more_candidates() -> None:
     rows = {(5,): np.arange(10), (6, 7): np.arange(4)}
-    found = Shortlist([3, 4], rows, VOCABULARY, NOTHING)
-    assert [found.most_candidates(n) for n in (0, 1, 2, 10)] == [2, 22, 42, VOCABULARY]
+    found = Shortlist([3, 4], rows, 400, NOTHING)
+    required = MAX_REQUIRED_TOKENS
+    assert [found.most_candidates(n) - required for n in (0, 1, 2)] == [2, 22, 42]
+    assert found.most_candidates(10) == 400
+
+
+def test_tokens_of_required_sequences_are_candidates() -> None:
+    found = Shortlist([3, 4], {(5,): np.array([6])}, VOCABULARY, NOTHING)
+    assert found.candidates((5,), ((9, 8), (3,))).tolist() == [3, 4, 6, 8, 9]
 
 
 def good() -> dict[str, np.ndarray]:

@@ -185,6 +185,7 @@ options = st.builds(
     patience=st.sampled_from([1.0, 2.0]),
     early_stopping=st.sampled_from([None, None, False, True, "never"]),
     target_prefix=st.sampled_from([(), (), (7,)]),
+    required=st.sampled_from([(), (), ((60, 61), (62,))]),
 )
 
 source = st.lists(st.integers(5, 30), min_size=1, max_size=12).map(tuple)

@@ -133,6 +133,7 @@ def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
         DecodingOptions(return_scores=True),
         DecodingOptions(repetition_penalty=1.1),
         DecodingOptions(no_repeat_ngram_size=3),
+        DecodingOptions(required=((60, 61),)),
         DecodingOptions(sampling_topk=0),
     ],
 )
@@ -226,6 +227,7 @@ OPTIONS = st.builds(
     min_decoding_length=st.sampled_from((0, 0, 0, 3, 12)),
     max_decoding_length=st.integers(12, 40),
     target_prefix=st.sampled_from(((), (), (7, 8))),
+    required=st.sampled_from(((), (), ((60, 61), (62,)))),
     return_scores=st.sampled_from((False, False, False, True)),
 )
 

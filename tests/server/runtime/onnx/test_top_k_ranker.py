@@ -114,6 +114,8 @@ OPTIONS = [
     DecodingOptions(beam_size=4, num_hypotheses=4, min_decoding_length=9, target_prefix=(7, 8)),
     DecodingOptions(beam_size=4, num_hypotheses=4, repetition_penalty=1.5, early_stopping=False),
     DecodingOptions(beam_size=4, num_hypotheses=3, sampling_topk=5, seed=3),
+    DecodingOptions(beam_size=4, num_hypotheses=4, required=((5, 6), (9,))),
+    DecodingOptions(beam_size=4, num_hypotheses=4, required=((5, 6), (9,)), early_stopping=False),
 ]
 
 

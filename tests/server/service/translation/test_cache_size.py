@@ -15,12 +15,15 @@ from server.service.translation.sentence_cache import SentenceCache
 from tests.server.fake_engine import FakeEngine, served_model
 
 
-def filled(cache: SentenceCache, numbers: Sequence[int], tokens: int = 12) -> None:
-    """Put sentences in as requests do."""
+def filled(cache: SentenceCache, numbers: Sequence[int], tokens: int = 12, required: int = 0) -> None:
+    """Put sentences in as requests do, each of which requires so many sequences of three tokens."""
     options = DecodingOptions()
     for number in numbers:
+        if required:
+            masks = tuple(tuple(10_000 * number + 3 * n + k for k in range(3)) for n in range(required))
+            options = DecodingOptions(required=masks)
         ids = tuple(1000 * number + position for position in range(tokens))
-        key = (f"{'ab' * 32}", options, ids)
+        key = (f"{'ab' * 32}", cache.number_of(options), ids)
         hypotheses = (Hypothesis(tuple(7 + one for one in ids), -float(number)),)
         cache.put(key, SequenceResult(hypotheses, "eos", tokens, tokens, 0.1, 0.2, 0.3))
 
@@ -46,15 +49,15 @@ def test_a_sentence_larger_than_the_cache_is_not_kept() -> None:
     assert (cache.stats().entries, cache.stats().evictions) == (1, 0)
 
 
-@pytest.mark.parametrize("tokens", [4, 30, 200])
-def test_the_memory_it_says_is_what_it_takes_at_most(tokens: int) -> None:
+@pytest.mark.parametrize(("tokens", "required"), [(4, 0), (30, 0), (200, 0), (4, 1), (4, 8), (30, 50)])
+def test_the_memory_it_says_is_what_it_takes_at_most(tokens: int, required: int) -> None:
     cache = SentenceCache(64 << 20)
-    filled(cache, range(100), tokens)
+    filled(cache, range(100), tokens, required)
     gc.collect()
     tracemalloc.start()
     before_bytes, _ = tracemalloc.get_traced_memory()
     said_bytes = cache.stats().entry_bytes
-    filled(cache, range(100, 600), tokens)
+    filled(cache, range(100, 600), tokens, required)
     after_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     taken_bytes, said_bytes = after_bytes - before_bytes, cache.stats().entry_bytes - said_bytes
