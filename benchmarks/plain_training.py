@@ -37,7 +37,7 @@ class PlainTransformer(nn.Module):
         self.pad_id = config.pad_id
         self.embedding = nn.Embedding(config.target_vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        table = sinusoidal_table(config.max_positions, config.d_model, interleaved=True)
+        table = sinusoidal_table(config.max_positions, config.d_model, "sinusoidal_interleaved")
         self.register_buffer("positions", table, persistent=False)
         self.dropout = nn.Dropout(config.dropout)
         self.transformer = nn.Transformer(

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from model.config import TransformerConfig
+
 Attend = Callable[[Tensor], Tensor]
-"""Maps projected queries (or packed queries, keys and values) [N, T, ...] to a context [N, T, E]."""
+"""Maps projected queries (or packed queries, keys and values) [N, T, ...] to a context [N, T, H*D]."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -43,27 +45,47 @@ def padding_mask(lengths: Tensor, capacity: int) -> Tensor:
     return (positions[None, :] < lengths[:, None])[:, None, None, :]
 
 
+def with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """Join a bool mask with a bias, which is added to the scores, into what SDPA takes; both broadcast."""
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return bias.masked_fill(~mask, -torch.inf)
+
+
 class SelfAttention(nn.Module):
     """Projections of self-attention: one packed product for queries, keys and values."""
 
-    def __init__(self, d_model: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, config: TransformerConfig, heads: int, head_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.dropout = dropout
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.dropout = config.attention_dropout
+        width = heads * head_dim
+        self.qkv = nn.Linear(config.d_model, 3 * width, bias=config.biases)
+        self.output = nn.Linear(width, config.d_model, bias=config.biases)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        """Project x [N, T, E], let ``attend`` turn packed [N, T, 3*E] into a context, project it back."""
+        """Project x [N, T, E], let ``attend`` turn packed [N, T, 3*H*D] into a context, project it back."""
         return self.output(attend(self.qkv(x)))
 
     def split(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Unpack [N, T, 3*E] into queries, keys and values, each [N, H, T, D]."""
+        """Unpack [N, T, 3*H*D] into queries, keys and values, each [N, H, T, D]."""
         query, key, value = packed.chunk(3, dim=-1)
         return split_heads(query, self.heads), split_heads(key, self.heads), split_heads(value, self.heads)
 
-    def over_sequence(self, mask: Tensor | None = None, *, causal: bool = False) -> Attend:
-        """Attend over the sequence itself: padding mask (bool, broadcast to [N, H, T, T]) or causal."""
+    def over_sequence(
+        self, mask: Tensor | None = None, *, causal: bool = False, bias: Tensor | None = None
+    ) -> Attend:
+        """Attend over the sequence itself.
+
+        Args:
+            mask: bool, broadcast to [N, H, T, T], true where attention may look.
+            causal: whether it may look at what came before only; goes without a mask.
+            bias: added to the scores, [..., H, T, T].
+        """
+        if bias is not None:
+            if causal:
+                mask = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).tril()
+            mask, causal = with_bias(mask, bias), False
 
         def attend(packed: Tensor) -> Tensor:
             query, key, value = self.split(packed)
@@ -80,13 +102,14 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Projections of attention from the decoder to the encoder's output."""
 
-    def __init__(self, d_model: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, config: TransformerConfig, heads: int, head_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.dropout = dropout
-        self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.dropout = config.attention_dropout
+        width = heads * head_dim
+        self.query = nn.Linear(config.d_model, width, bias=config.biases)
+        self.key_value = nn.Linear(config.d_model, 2 * width, bias=config.biases)
+        self.output = nn.Linear(width, config.d_model, bias=config.biases)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """Project x [N, T, E] to queries, let ``attend`` look at the source, project the context back."""

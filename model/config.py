@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Activation = Literal["relu", "gelu", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Norm = Literal["pre", "post"]
-Positions = Literal["sinusoidal_interleaved", "sinusoidal_halves", "learned"]
+NormKind = Literal["layer", "rms"]
+Positions = Literal["sinusoidal_interleaved", "sinusoidal_halves", "sinusoidal_t2t", "learned", "none"]
 
 
 # Far beyond any model there is: what is larger is a mistake or an attack, and would take all memory.
@@ -33,11 +34,34 @@ class TransformerConfig(BaseModel):
     decoder_heads: int = Field(default=4, gt=0)
     encoder_ffn_dim: _Width = 1024
     decoder_ffn_dim: _Width = 1024
-    norm: Norm = Field(
-        default="pre", description="LayerNorm before (Xiong et al., 2020) or after each sub-layer"
+    norm: Norm = Field(default="pre", description="norm before (Xiong et al., 2020) or after each sub-layer")
+    norm_kind: NormKind = Field(
+        default="layer", description="LayerNorm, or the RMSNorm of T5 (Zhang and Sennrich, 2019)"
     )
-    activation: Activation = Field(default="relu", description="silu is the swish of MarianMT")
-    positions: Positions = "sinusoidal_interleaved"
+    biases: bool = Field(default=True, description="of all products but the output projection; T5 has none")
+    activation: Activation = Field(
+        default="relu", description="silu is the swish of MarianMT, gelu_tanh what T5 calls gelu_new"
+    )
+    gated_ffn: bool = Field(
+        default=False, description="the activation multiplies a second product (Shazeer, 2020)"
+    )
+    head_dim: int | None = Field(
+        default=None, gt=0, le=4096, description="size of every head; None for d_model / heads"
+    )
+    positions: Positions = Field(
+        default="sinusoidal_interleaved",
+        description="see `model.positions.sinusoidal_table`; none where attention knows distances",
+    )
+    relative_distances: int = Field(
+        default=0,
+        ge=0,
+        le=65536,
+        description="self-attention has a learned bias for each distance up to this one, which farther ones "
+        "share (Raffel et al., 2020); 0 for no bias",
+    )
+    relative_every_layer: bool = Field(
+        default=False, description="every layer has biases of its own, as in umT5; otherwise all share"
+    )
     position_offset: int = Field(
         default=0, ge=0, le=65536, description="added to every position; 2 in BART and M2M100"
     )
@@ -60,14 +84,14 @@ class TransformerConfig(BaseModel):
     def _fits_together(self) -> Self:
         for side in ("encoder", "decoder"):
             heads = getattr(self, f"{side}_heads")
-            if self.d_model % heads:
+            if self.head_dim is None and self.d_model % heads:
                 raise ValueError(f"d_model {self.d_model} is not a multiple of {side}_heads {heads}")
         if self.share_source_target_embeddings and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
                 "share_source_target_embeddings needs one vocabulary: "
                 f"source has {self.source_vocab_size} entries, target {self.target_vocab_size}"
             )
-        if self.positions != "learned" and self.d_model % 2:
+        if self.positions not in ("learned", "none") and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
         if not self.pad_id < min(self.source_vocab_size, self.target_vocab_size):
             raise ValueError(f"pad_id {self.pad_id} is outside the vocabulary")
@@ -76,7 +100,12 @@ class TransformerConfig(BaseModel):
     @property
     def decoder_head_dim(self) -> int:
         """Size D of one decoder head."""
-        return self.d_model // self.decoder_heads
+        return self.head_dim or self.d_model // self.decoder_heads
+
+    @property
+    def encoder_head_dim(self) -> int:
+        """Size of one encoder head."""
+        return self.head_dim or self.d_model // self.encoder_heads
 
     @property
     def unservable(self) -> str | None:

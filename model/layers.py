@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from model.attention import Attend, CrossAttention, SelfAttention
-from model.config import TransformerConfig
+from model.config import Activation, TransformerConfig
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
+_ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
+    "silu": nn.SiLU,
+}
+
+
+def make_norm(config: TransformerConfig) -> nn.Module:
+    """Make the norm that the configuration asks for."""
+    kind = nn.LayerNorm if config.norm_kind == "layer" else nn.RMSNorm
+    return kind(config.d_model, eps=config.layer_norm_eps)
 
 
 class FeedForward(nn.Module):
-    """Two products with a non-linearity between them: E -> F -> E."""
+    """Two products with a non-linearity between them: E -> F -> E.
+
+    A gated one computes twice F at first: the activation of one half multiplies the other.
+    """
 
     def __init__(self, config: TransformerConfig, ffn_dim: int) -> None:
         super().__init__()
-        self.expand = nn.Linear(config.d_model, ffn_dim)
+        self.gated = config.gated_ffn
+        self.expand = nn.Linear(config.d_model, ffn_dim * (1 + self.gated), bias=config.biases)
         self.activation = _ACTIVATIONS[config.activation]()
         self.dropout = Dropout(config.activation_dropout)
-        self.contract = nn.Linear(ffn_dim, config.d_model)
+        self.contract = nn.Linear(ffn_dim, config.d_model, bias=config.biases)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [N, T, E] to [N, T, E]."""
-        return self.contract(self.dropout(self.activation(self.expand(x))))
+        x = self.expand(x)
+        if self.gated:
+            gate, x = x.chunk(2, dim=-1)
+            return self.contract(self.dropout(self.activation(gate) * x))
+        return self.contract(self.dropout(self.activation(x)))
 
 
 class Residual(nn.Module):
@@ -31,7 +52,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
@@ -50,7 +71,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.encoder_heads, config.attention_dropout)
+        self.self_attention = SelfAttention(config, config.encoder_heads, config.encoder_head_dim)
         self.feed_forward = FeedForward(config, config.encoder_ffn_dim)
         self.self_residual = Residual(config)
         self.feed_forward_residual = Residual(config)
@@ -68,8 +89,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.decoder_heads, config.attention_dropout)
-        self.cross_attention = CrossAttention(config.d_model, config.decoder_heads, config.attention_dropout)
+        self.self_attention = SelfAttention(config, config.decoder_heads, config.decoder_head_dim)
+        self.cross_attention = CrossAttention(config, config.decoder_heads, config.decoder_head_dim)
         self.feed_forward = FeedForward(config, config.decoder_ffn_dim)
         self.self_residual = Residual(config)
         self.cross_residual = Residual(config)

@@ -13,10 +13,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from model.attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask
+from model.attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask, with_bias
 from model.config import TransformerConfig
-from model.layers import DecoderLayer, Dropout, EncoderLayer
-from model.positions import PositionEmbedding
+from model.layers import DecoderLayer, Dropout, EncoderLayer, make_norm
+from model.positions import PositionEmbedding, RelativeBias, bias_of_layers, relative_biases
 
 
 @dataclass
@@ -44,18 +44,19 @@ class Embedding(nn.Module):
     def __init__(self, config: TransformerConfig, tokens: nn.Embedding) -> None:
         super().__init__()
         self.tokens = tokens
-        self.positions = PositionEmbedding(config)
+        self.positions = None if config.positions == "none" else PositionEmbedding(config)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-        self.norm = (
-            nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
-            if config.embedding_norm
-            else nn.Identity()
-        )
+        self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Map ids and positions, int64 [N, T] (positions may broadcast), to vectors [N, T, E]."""
-        return self.dropout(self.norm(self.tokens(ids) * self.scale + self.positions(positions)))
+        x = self.tokens(ids)
+        if self.scale != 1:
+            x = x * self.scale
+        if self.positions is not None:
+            x = x + self.positions(positions)
+        return self.dropout(self.norm(x))
 
 
 class Transformer(nn.Module):
@@ -71,6 +72,8 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(config, target_tokens)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder_biases = relative_biases(config, encoder=True)
+        self.decoder_biases = relative_biases(config, encoder=False)
         self.encoder_norm = self._final_norm()
         self.decoder_norm = self._final_norm()
         self.projection = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
@@ -89,9 +92,7 @@ class Transformer(nn.Module):
         return cast(list[DecoderLayer], list(self.decoder))
 
     def _final_norm(self) -> nn.Module:
-        if not self.config.final_norm:
-            return nn.Identity()
-        return nn.LayerNorm(self.config.d_model, eps=self.config.layer_norm_eps)
+        return make_norm(self.config) if self.config.final_norm else nn.Identity()
 
     def _initialise(self) -> None:
         # Glorot for products; embeddings with std 1/sqrt(E), so that scaled by sqrt(E) they are as large as
@@ -103,6 +104,8 @@ class Transformer(nn.Module):
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+            elif isinstance(module, RelativeBias):
+                nn.init.normal_(module.table, std=self.config.d_model**-0.5)
         for module in self.modules():
             if isinstance(module, SelfAttention):
                 self._initialise_projections(module.qkv.weight, 3)
@@ -132,19 +135,21 @@ class Transformer(nn.Module):
         length = source_ids.shape[1]
         mask = padding_mask(source_lengths, length)
         positions = torch.arange(length, device=source_ids.device)[None, :]
+        biases = bias_of_layers(self.encoder_biases, len(self.encoder), positions, positions[0])
         x = self.source_embedding(source_ids, positions)
-        for layer in self.encoder_layers:
-            x = layer(x, layer.self_attention.over_sequence(mask))
+        for layer, bias in zip(self.encoder_layers, biases, strict=True):
+            x = layer(x, layer.self_attention.over_sequence(mask, bias=bias))
         return self.encoder_norm(x)
 
     def decode_hidden(self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
         """Run the decoder over whole targets; returns states [N, T, E] before the output projection."""
         mask = padding_mask(source_lengths, memory.shape[1])
         positions = torch.arange(target_ids.shape[1], device=target_ids.device)[None, :]
+        biases = bias_of_layers(self.decoder_biases, len(self.decoder), positions, positions[0])
         x = self.target_embedding(target_ids, positions)
-        for layer in self.decoder_layers:
+        for layer, bias in zip(self.decoder_layers, biases, strict=True):
             key, value = layer.cross_attention.project_memory(memory)
-            attend_self = layer.self_attention.over_sequence(causal=True)
+            attend_self = layer.self_attention.over_sequence(causal=True, bias=bias)
             x = layer(x, attend_self, layer.cross_attention.over_memory(key, value, mask))
         return self.decoder_norm(x)
 
@@ -190,15 +195,21 @@ class Transformer(nn.Module):
         Returns:
             float [R, V], unnormalised scores of the next token.
         """
+        kept = torch.arange(cache.self_key[0].shape[2], device=positions.device)
+        biases = bias_of_layers(self.decoder_biases, len(self.decoder), positions, kept)
         x = self.target_embedding(input_ids, positions)
         for i, layer in enumerate(self.decoder_layers):
-            attend_self = _over_cache(layer.self_attention, cache.self_key[i], cache.self_value[i], positions)
+            attend_self = _over_cache(
+                layer.self_attention, cache.self_key[i], cache.self_value[i], positions, biases[i]
+            )
             attend_cross = _over_source(layer.cross_attention, cache, i)
             x = layer(x, attend_self, attend_cross)
         return self.projection(self.decoder_norm(x))[:, 0]
 
 
-def _over_cache(attention: SelfAttention, keys: Tensor, values: Tensor, positions: Tensor) -> Attend:
+def _over_cache(
+    attention: SelfAttention, keys: Tensor, values: Tensor, positions: Tensor, bias: Tensor | None
+) -> Attend:
     """Attend to the cache [R, H, P, D] after writing this step's key and value at ``positions`` [R, 1]."""
 
     def attend(packed: Tensor) -> Tensor:
@@ -206,7 +217,7 @@ def _over_cache(attention: SelfAttention, keys: Tensor, values: Tensor, position
         rows = torch.arange(keys.shape[0], device=keys.device)
         keys[rows, :, positions[:, 0]] = key[:, :, 0].to(keys.dtype)
         values[rows, :, positions[:, 0]] = value[:, :, 0].to(values.dtype)
-        mask = padding_mask(positions[:, 0] + 1, keys.shape[2])
+        mask = with_bias(padding_mask(positions[:, 0] + 1, keys.shape[2]), bias)
         return merge_heads(nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask))
 
     return attend

@@ -184,7 +184,7 @@ def _drop_copies(file: Path, config: TransformerConfig, tensors: dict[str, Tenso
         table = tensors.pop(name, None)
         if table is None:
             continue
-        computed = sinusoidal_table(config.max_positions, config.d_model, interleaved=False)
+        computed = sinusoidal_table(config.max_positions, config.d_model, "sinusoidal_halves")
         if table.shape != computed.shape or not torch.allclose(table, computed, atol=1e-4):
             raise HuggingFaceError(f"{file}: {name} does not hold the sinusoids that MarianMT computes")
 

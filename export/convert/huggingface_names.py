@@ -10,7 +10,12 @@ from collections.abc import Iterator
 
 from model.config import Activation, TransformerConfig
 
-ACTIVATIONS: dict[Activation, str] = {"relu": "relu", "gelu": "gelu", "silu": "swish"}
+ACTIVATIONS: dict[Activation, str] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "silu": "swish",
+}
 """Our names to theirs."""
 
 SHARED_EMBEDDING = "model.shared.weight"

@@ -86,7 +86,17 @@ def choose_class(config: CheckpointConfig) -> Architecture:
     pre = model.norm == "pre"
     shared = model.share_source_target_embeddings
     for fits, problem in (
-        (model.positions != "learned", "has learned positions; MarianMT and Pegasus compute theirs"),
+        (
+            model.positions in ("sinusoidal_interleaved", "sinusoidal_halves"),
+            f"has {'no' if model.positions == 'none' else model.positions} positions; "
+            "MarianMT and Pegasus compute theirs",
+        ),
+        (
+            model.norm_kind == "layer" and model.biases and not model.gated_ffn,
+            "has RMSNorm, gates or no biases, as T5",
+        ),
+        (model.head_dim is None, "says how large its heads are, which MarianMT and Pegasus compute"),
+        (not model.relative_distances, "has biases of distances, as T5"),
         (model.position_offset == 0, f"counts positions from {model.position_offset}, MarianMT from 0"),
         (not model.embedding_norm, "has a norm on its embeddings, which MarianMT and Pegasus lack"),
         (model.final_norm == pre, "has a final norm only with pre-norm (Pegasus), none with post-norm"),
@@ -108,7 +118,7 @@ def _their_tensors(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
     order = feature_order(config)
     if config.norm == "pre":
         # Marian's class recomputes its positions without a word, Pegasus's warns that they are missing.
-        positions = sinusoidal_table(config.max_positions, config.d_model, interleaved=False)
+        positions = sinusoidal_table(config.max_positions, config.d_model, "sinusoidal_halves")
         yield "model.encoder.embed_positions.weight", positions
         yield "model.decoder.embed_positions.weight", positions
     for name, parts in tensor_names(config).items():

@@ -1,7 +1,7 @@
 """The modules that become ONNX graphs: the Transformer's own layers with attention as ONNX Runtime operators.
 
 Shapes: N sentences, T tokens in them, K beams, R = N*K rows (row n*K + k is beam k of sentence n), S source
-capacity, P cache capacity, H heads, D head size, E = H*D, V target vocabulary. Only attention differs from
+capacity, P cache capacity, H heads, D head size, E width, V target vocabulary. Only attention differs from
 training: the layers take it as a callable, so one definition of the weights serves both.
 
 The operators cannot run in PyTorch; these modules are for ``torch.onnx.export`` alone.
@@ -16,9 +16,13 @@ from torch import Tensor, nn
 
 from model.attention import Attend
 from model.layers import DecoderLayer
+from model.positions import bias_of_layers
 from model.transformer import Transformer
 
 _DOMAIN = "com.microsoft"
+
+RMS_NORM = "SimplifiedLayerNormalization"
+"""Operator of ONNX Runtime, in ONNX's own domain; ONNX's RMSNormalization needs opset 23."""
 
 
 class EncoderGraph(nn.Module):
@@ -47,12 +51,12 @@ class EncoderGraph(nn.Module):
         model = self.model
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
         x = model.source_embedding(input_ids, positions)
-        attend = _attend_to_source(lengths, model.config.encoder_heads)
+        biases = bias_of_layers(model.encoder_biases, len(model.encoder), positions, positions[0])
         layout = _Unpadding(positions < lengths[:, None]) if self.unpads else None
-        if layout is not None:
-            x, attend = layout.unpad(x), layout.around(attend)
-        for layer in model.encoder:
-            x = layer(x, attend)
+        x = x if layout is None else layout.unpad(x)
+        for layer, bias in zip(model.encoder, biases, strict=True):
+            attend = _attend_to_source(lengths, model.config.encoder_heads, bias)
+            x = layer(x, attend if layout is None else layout.around(attend))
         memory = model.encoder_norm(x)
         projected: list[Tensor] = []
         for layer in model.decoder:
@@ -120,7 +124,7 @@ class DecoderGraph(nn.Module):
             cross_lengths: int32 [N], source length minus 1.
             cross_total: int32 [], longest source length.
             caches: for each layer self key and value [R, H, P, D], cross key and value [N, H, S, D], and in
-                fp16 key and value of the last source token [N, 1, E].
+                fp16 key and value of the last source token [N, 1, H*D].
 
         Returns:
             Logits float32 [R, V], then for each layer self key and value, cross key and value, as updated.
@@ -128,11 +132,12 @@ class DecoderGraph(nn.Module):
         model = self.model
         x = model.target_embedding(input_ids, positions)
         updated: list[Tensor] = []
-        nothing = caches[0][2].new_zeros(cross_lengths.shape[0], 0, model.config.d_model)
-        for layer, cache in zip(model.decoder, caches, strict=True):
-            attend_self = _attend_to_past(
-                cache[:2], self_lengths, self_total, model.config.decoder_heads, updated
-            )
+        heads = model.config.decoder_heads
+        nothing = caches[0][2].new_zeros(cross_lengths.shape[0], 0, heads * model.config.decoder_head_dim)
+        kept = _counted_to(self_total, caches[0][0].shape[2]) if len(model.decoder_biases) else positions
+        biases = bias_of_layers(model.decoder_biases, len(model.decoder), positions, kept)
+        for layer, cache, bias in zip(model.decoder, caches, biases, strict=True):
+            attend_self = _attend_to_past(cache[:2], self_lengths, self_total, heads, bias, updated)
             cross = cache[2:] if len(cache) > 4 else (*cache[2:], nothing, nothing)
             attend_cross = self._attend_to_memory(cross, cross_lengths, cross_total, updated)
             x = layer(x, attend_self, attend_cross)
@@ -165,7 +170,7 @@ class DecoderGraph(nn.Module):
         """Attend to the source, all beams of a sentence as query heads of the same key and value head.
 
         GroupQueryAttention appends the positions it is given, and its cost follows each sentence's length and
-        not the capacity S. On the CPU it may be given none, [N, 0, E]. In fp16, which is for CUDA, it gets
+        not the capacity S. On the CPU it may be given none, [N, 0, H*D]. In fp16, which is for CUDA, it gets
         the last source token again, which rewrites what is already there.
         """
         key, value, new_key, new_value = cache
@@ -192,14 +197,23 @@ class DecoderGraph(nn.Module):
         return attend
 
 
-def _attend_to_source(lengths: Tensor, heads: int) -> Attend:
-    """Self-attention over a padded source; padding is masked by the lengths, int32 [N]."""
+def _counted_to(total: Tensor, capacity: int | torch.SymInt) -> Tensor:
+    """Return the positions 0 to ``total`` (int32 []) exclusively, int64; the exporter sees P."""
+    ends = [torch.tensor(0), total.to(torch.int64), torch.tensor(1)]
+    return torch.onnx.ops.symbolic("Range", ends, dtype=torch.int64, shape=(capacity,))
+
+
+def _attend_to_source(lengths: Tensor, heads: int, bias: Tensor | None) -> Attend:
+    """Self-attention over a padded source; padding is masked by the lengths, int32 [N].
+
+    ``bias`` [1, H, S, S] is added to the scores.
+    """
 
     def attend(packed: Tensor) -> Tensor:
         query, key, value = packed.chunk(3, dim=-1)
         return torch.onnx.ops.symbolic(
             f"{_DOMAIN}::MultiHeadAttention",
-            [query, key, value, None, lengths],
+            [query, key, value, None, lengths, *(() if bias is None else (bias,))],
             {"num_heads": heads},
             dtype=query.dtype,
             shape=query.shape,
@@ -210,16 +224,26 @@ def _attend_to_source(lengths: Tensor, heads: int) -> Attend:
 
 
 def _attend_to_past(
-    cache: tuple[Tensor, ...], lengths: Tensor, total: Tensor, heads: int, updated: list[Tensor]
+    cache: tuple[Tensor, ...],
+    lengths: Tensor,
+    total: Tensor,
+    heads: int,
+    bias: Tensor | None,
+    updated: list[Tensor],
 ) -> Attend:
-    """Causal self-attention of one new position, appended to the cache at each row's own length."""
+    """Causal self-attention of one new position, appended to the cache at each row's own length.
+
+    ``bias`` [R, H, 1, total] is added to the scores.
+    """
     key, value = cache
+    # The inputs between are of rotary positions.
+    added = () if bias is None else (None, None, None, bias)
 
     def attend(packed: Tensor) -> Tensor:
         rows, _, width = packed.shape
         context, new_key, new_value = torch.onnx.ops.symbolic_multi_out(
             f"{_DOMAIN}::GroupQueryAttention",
-            [packed, None, None, key, value, lengths, total],
+            [packed, None, None, key, value, lengths, total, *added],
             {"num_heads": heads, "kv_num_heads": heads},
             dtypes=[packed.dtype] * 3,
             shapes=[(rows, 1, width // 3), key.shape, value.shape],
@@ -229,3 +253,22 @@ def _attend_to_past(
         return context
 
     return attend
+
+
+class RmsNormOperator(nn.Module):
+    """RMSNorm (Zhang and Sennrich, 2019) as one node, where the exporter would make seven of it."""
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        assert norm.eps is not None
+        self.weight, self.eps = norm.weight, norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [..., E] to [..., E]."""
+        return torch.onnx.ops.symbolic(
+            RMS_NORM,
+            [x, self.weight],
+            {"axis": -1, "epsilon": self.eps, "stash_type": 1},
+            dtype=x.dtype,
+            shape=x.shape,
+        )

@@ -11,7 +11,7 @@ import onnx
 import torch
 from torch.export import Dim
 
-from export.graph.graphs import DecoderGraph, EncoderGraph
+from export.graph.graphs import DecoderGraph, EncoderGraph, RmsNormOperator
 from model.transformer import Transformer
 
 OPSET = 20
@@ -77,7 +77,7 @@ def export_decoder(
     sentences, rows, capacity, source = 2, 2 * beam_width, 7, 5
     own, cross = (rows, heads, capacity, head_dim), (sentences, heads, source, head_dim)
     appends = dtype == torch.float16
-    shapes = (own, own, cross, cross) + 2 * appends * ((sentences, 1, config.d_model),)
+    shapes = (own, own, cross, cross) + 2 * appends * ((sentences, 1, heads * head_dim),)
     example = (
         torch.ones(rows, 1, dtype=torch.int64),
         torch.zeros(rows, 1, dtype=torch.int64),
@@ -106,7 +106,12 @@ def export_decoder(
 
 
 def _frozen(model: Transformer, dtype: torch.dtype) -> Transformer:
-    return copy.deepcopy(model).to(device="cpu", dtype=dtype).eval()
+    frozen = copy.deepcopy(model).to(device="cpu", dtype=dtype).eval()
+    for parent in list(frozen.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, torch.nn.RMSNorm):
+                setattr(parent, name, RmsNormOperator(child))
+    return frozen
 
 
 def _export(

@@ -67,7 +67,12 @@ def fuse_attention(graph: onnx.GraphProto) -> None:
 def _chain(
     attention: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> tuple[onnx.NodeProto, onnx.NodeProto, onnx.NodeProto] | None:
-    """Find the split, the padding and the product that an attention reads from, if they are what is fused."""
+    """Find the split, the padding and the product that an attention reads from, if they are what is fused.
+
+    An attention with a bias is not: the fused operator takes none.
+    """
+    if any(name for at, name in enumerate(attention.input) if at > _LENGTHS - 2 and at != _LENGTHS):
+        return None
     split = producers.get(attention.input[0])
     if split is None or split.op_type != "Split" or list(split.output) != list(attention.input[:3]):
         return None
