@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print what did not survive")
     parser.add_argument("--direction", help="of a bundle that has several; its first unless given")
     arguments = parser.parse_args()
-    language = (arguments.direction or load_manifest(arguments.bundle).directions[0].source).split("-")[0]
+    language = (arguments.direction or next(load_manifest(arguments.bundle).pairs)[0]).split("-")[0]
     if language not in _SENTENCES:
         parser.error(f"there are no sentences for {language}, only for {', '.join(_SENTENCES)}")
     sentences = _SENTENCES[language]

@@ -104,9 +104,7 @@ class Dragoman(Engine):
         keep_large_blocks()
         served = load_model(Settings(bundle=self.model.bundle, **settings), NullObserver())
         self._engine, manifest = served.engine, served.manifest
-        first = manifest.directions[0]
-        self._prefix = manifest.source_prefix(first.source, first.target)
-        self._suffix = manifest.special_tokens.source_suffix_ids
+        self._prefix, self._suffix, _ = manifest.framing(*next(manifest.pairs))
         self._longest = manifest.limits.max_target_tokens
         self._calls = 0
 

@@ -19,6 +19,7 @@ from export.bundle import (
     Generation,
     Golden,
     Graphs,
+    Language,
     Limits,
     Manifest,
     Parity,
@@ -131,8 +132,10 @@ def complete(
         version=version,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         directions=tuple(
-            Direction.model_validate(direction.model_dump()) for direction in config.all_directions
+            Direction.model_validate(direction.model_dump())
+            for direction in (() if config.languages else config.all_directions)
         ),
+        languages=tuple(Language.model_validate(language.model_dump()) for language in config.languages),
         special_tokens=SpecialTokens.model_validate(config.special_tokens.model_dump()),
         limits=limits,
         precision=findings.precision,

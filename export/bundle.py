@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from export.languages import Direction, Framing, Language
 from export.manifest import (
     FORMAT_VERSION,
     MANIFEST_NAME,
@@ -24,7 +25,6 @@ from export.manifest import (
     Architecture,
     ArchitectureDetails,
     Calibration,
-    Direction,
     FileEntry,
     Generation,
     Golden,
@@ -50,9 +50,11 @@ __all__ = [
     "Calibration",
     "Direction",
     "FileEntry",
+    "Framing",
     "Generation",
     "Golden",
     "Graphs",
+    "Language",
     "Limits",
     "Manifest",
     "Parity",

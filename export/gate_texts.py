@@ -29,6 +29,7 @@ class TextPart:
         sources: one sentence an entry.
         ids: the same as the encoder reads them.
         references: their translations, if there are any.
+        prefix: what every target begins with.
     """
 
     direction: Direction
@@ -36,6 +37,7 @@ class TextPart:
     sources: list[str]
     ids: list[list[int]]
     references: list[str] | None
+    prefix: list[int]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class Texts:
     def ids(self) -> list[list[int]]:
         """Sentences of every part as the encoder reads them."""
         return [row for part in self.parts for row in part.ids]
+
+    @property
+    def prefixes(self) -> list[list[int]]:
+        """What the target of each sentence begins with."""
+        return [part.prefix for part in self.parts for _ in part.ids]
 
     @property
     def references(self) -> list[str] | None:
@@ -98,7 +105,8 @@ def read_texts(checkpoint: Checkpoint, sources: Sequence[Path], targets: Sequenc
         else:
             lines, references = [line for line in read_lines(path) if line], None
         ids = _tokenise(checkpoint, lines, directions[number], path)
-        parts.append(TextPart(directions[number], path.name, lines, ids, references))
+        prefix = target_prefix(checkpoint, directions[number])
+        parts.append(TextPart(directions[number], path.name, lines, ids, references, prefix))
     return Texts(tuple(parts))
 
 
@@ -106,7 +114,7 @@ def _tokenise(
     checkpoint: Checkpoint, lines: Sequence[str], direction: Direction, path: Path
 ) -> list[list[int]]:
     config = checkpoint.config
-    rows = to_source_ids(checkpoint.tokenizer, config.special_tokens, lines, [direction.source_prefix_ids])
+    rows = to_source_ids(checkpoint.tokenizer, config.special_tokens, lines, [direction])
     limit = config.model.max_positions
     for number, row in enumerate(rows, start=1):
         if len(row) > limit:
@@ -114,22 +122,31 @@ def _tokenise(
     return rows
 
 
-def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, list[int]]]:
-    """Read text for activation ranges: lines, each with the tag that it is read with.
+def target_prefix(checkpoint: Checkpoint, direction: Direction) -> list[int]:
+    """Give what every target of a direction begins with."""
+    return [*checkpoint.config.special_tokens.target_prefix_ids, *direction.target_prefix_ids]
 
-    Lines of a single file take turns with the directions' tags; of several, the first is of the first
-    direction, and so on.
+
+def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, Direction]]:
+    """Read text for activation ranges: lines, each with the direction that it is translated in.
+
+    Lines of a single file take turns with the directions, of a model of many languages with those from the
+    first; of several files, the first is of the first direction, and so on.
 
     Raises:
         ExportError: there are more files than directions.
         CorpusError: a file is unusable.
     """
-    tags = [direction.source_prefix_ids for direction in checkpoint.config.all_directions]
-    if len(files) > len(tags):
+    directions = checkpoint.config.all_directions
+    if len(files) > len(directions):
         raise ExportError(
-            f"{len(files)} calibration files for {len(tags)} direction(s): give one, or one each"
+            f"{len(files)} calibration files for {len(directions)} direction(s): give one, or one each"
         )
     texts = [[line for line in read_lines(path) if line] for path in files]
     if len(texts) == 1:
-        return list(zip(texts[0], itertools.cycle(tags), strict=False))
-    return [(line, tag) for text, tag in zip(texts, tags, strict=False) for line in text]
+        # Of a model of many languages the text is in the first; others take turns as before.
+        alike = [
+            one for one in directions if one.source == directions[0].source or not checkpoint.config.languages
+        ]
+        return list(zip(texts[0], itertools.cycle(alike), strict=False))
+    return [(line, one) for text, one in zip(texts, directions, strict=False) for line in text]

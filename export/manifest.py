@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from export.languages import Direction, Framed, Framing, Language, Part, TokenId
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -15,31 +19,11 @@ Precision = Literal["fp32", "fp16", "int8"]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 BeamWidth = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-TokenId = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(gt=0)]
 Layers = Annotated[int, Field(gt=0, le=1024)]  # names are made of them: 2**40 would take all memory
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Direction(_Part):
-    """One translation direction, as language codes; a multilingual model is told which by a prefix."""
-
-    source: str = Field(min_length=1, max_length=40)
-    target: str = Field(min_length=1, max_length=40)
-    source_prefix_ids: tuple[TokenId, ...] = Field(
-        default=(), description="the encoder reads them after special_tokens.source_prefix_ids"
-    )
-
-    @property
-    def name(self) -> str:
-        """The two languages: ``en-de``."""
-        return f"{self.source}-{self.target}"
-
-
-class SpecialTokens(_Part):
+class SpecialTokens(Part):
     """Ids with a meaning.
 
     The encoder reads ``source_prefix_ids + pieces + source_suffix_ids``; decoding starts at
@@ -60,19 +44,25 @@ class SpecialTokens(_Part):
     )
 
 
-class Limits(_Part):
+class Limits(Part):
     """Longest sequences the graphs can take; the source counts its prefix and suffix."""
 
     max_source_tokens: Count
     max_target_tokens: Count
 
 
-class ArchitectureDetails(_Part):
+class ArchitectureDetails(Part):
     """What else tells one Transformer from another; the fields of ``model.config.TransformerConfig``."""
 
     norm: Literal["pre", "post"]
-    activation: Literal["relu", "gelu", "silu"]
-    positions: Literal["sinusoidal_interleaved", "sinusoidal_halves", "learned"]
+    norm_kind: Literal["layer", "rms"] = "layer"
+    biases: bool = True
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"]
+    gated_ffn: bool = False
+    head_dim: Count | None = None
+    positions: Literal["sinusoidal_interleaved", "sinusoidal_halves", "sinusoidal_t2t", "learned", "none"]
+    relative_distances: int = Field(default=0, ge=0)
+    relative_every_layer: bool = False
     position_offset: int = Field(ge=0)
     scale_embeddings: bool
     share_source_target_embeddings: bool
@@ -83,7 +73,7 @@ class ArchitectureDetails(_Part):
     layer_norm_eps: float = Field(gt=0)
 
 
-class Architecture(_Part):
+class Architecture(Part):
     """What the server needs to lay out its buffers, and what people like to know."""
 
     encoder_layers: Layers
@@ -102,7 +92,7 @@ class Architecture(_Part):
     )
 
 
-class Graphs(_Part):
+class Graphs(Part):
     """ONNX files; ``decoders`` maps a beam width, as a decimal string, to the graph made for it.
 
     ``multi_step`` makes several greedy steps of few sentences, ``beam_multi_step`` several
@@ -127,7 +117,7 @@ class Graphs(_Part):
         return tuple(sorted(int(width) for width in self.decoders))
 
 
-class TokenizerFiles(_Part):
+class TokenizerFiles(Part):
     """SentencePiece models; without ``target`` the source's serves both sides.
 
     With ``vocabulary``, as in MarianMT, ids do not come from the SentencePiece models, which only cut text
@@ -169,14 +159,14 @@ class TokenizerFiles(_Part):
         )
 
 
-class FileEntry(_Part):
+class FileEntry(Part):
     """Identity of one file."""
 
     sha256: Sha256
     size_bytes: int = Field(ge=0)
 
 
-class Parity(_Part):
+class Parity(Part):
     """fp32 ONNX graphs against PyTorch on real sentences."""
 
     largest_logit_difference: float = Field(ge=0)
@@ -184,14 +174,14 @@ class Parity(_Part):
     same_tokens: int = Field(ge=0, description="sentences whose greedy tokens agree")
 
 
-class Score(_Part):
+class Score(Part):
     """Corpus scores of one precision, greedy decoding."""
 
     bleu: float
     chrf: float
 
 
-class Quality(_Part):
+class Quality(Part):
     """Scores on the dev set, the gate of every precision but fp32."""
 
     set: str
@@ -206,7 +196,7 @@ class Quality(_Part):
     loss_accepted_by_flag: bool = False
 
 
-class Agreement(_Part):
+class Agreement(Part):
     """The bundle's precision against fp32, the gate where no reference translations were given."""
 
     set: str
@@ -216,7 +206,7 @@ class Agreement(_Part):
     loss_accepted_by_flag: bool = False
 
 
-class Generation(_Part):
+class Generation(Part):
     """How the model's makers meant it to be decoded: options of requests that do not choose.
 
     None leaves the choice to the server.
@@ -230,7 +220,7 @@ class Generation(_Part):
     max_decoding_length: Count | None = None
 
 
-class Shortlist(_Part):
+class Shortlist(Part):
     """Candidate words of every sentence: what decoding over them needs, and what it costs.
 
     ``decoders`` have a graph for each beam width that ``graphs.decoders`` has one for.
@@ -251,7 +241,7 @@ class Shortlist(_Part):
     loss_accepted_by_flag: bool = False
 
 
-class Calibration(_Part):
+class Calibration(Part):
     """Where int8 activation ranges come from."""
 
     method: str
@@ -261,26 +251,32 @@ class Calibration(_Part):
     sample_sha256: Sha256
 
 
-class Golden(_Part):
+class Golden(Part):
     """A sentence that the server translates at load and compares; greedy, without the end token.
 
-    It is translated in the first direction.
+    Its source ids have the prefix and suffix of its direction, and its target ids the prefix.
     """
 
     source: str
     target: str
     source_ids: tuple[TokenId, ...]
     target_ids: tuple[TokenId, ...]
+    target_prefix_ids: tuple[TokenId, ...] = Field(
+        default=(), description="what the translation was made to begin with; target_ids begin with it"
+    )
 
 
-class Manifest(_Part):
+class Manifest(Part):
     """``manifest.json``: the only thing that decides what the server does with a bundle."""
 
     format_version: Literal[1]
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     version: str = Field(min_length=1, max_length=100)
     created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
-    directions: tuple[Direction, ...] = Field(min_length=1)
+    directions: tuple[Direction, ...] = ()
+    languages: tuple[Language, ...] = Field(
+        default=(), description="of a model that translates each into every other; it states no directions"
+    )
     special_tokens: SpecialTokens
     limits: Limits
     precision: Precision
@@ -302,8 +298,11 @@ class Manifest(_Part):
         size = self.architecture
         if "1" not in self.graphs.decoders:
             raise ValueError("graphs.decoders has no graph for beam width 1")
-        if size.decoder_heads * size.head_dim != size.d_model:
-            raise ValueError("architecture: decoder_heads x head_dim is not d_model")
+        stated = size.details.head_dim if size.details else None
+        if size.head_dim != (stated or size.d_model / size.decoder_heads):
+            raise ValueError(
+                "architecture: decoder_heads x head_dim is not d_model, nor head_dim the stated one"
+            )
         if not self.graphs.beam_multi_step.keys() <= self.graphs.decoders.keys() - {"1"}:
             raise ValueError("graphs.beam_multi_step has a beam width that graphs.decoders has not, or 1")
         if self.shortlist is not None and self.shortlist.decoders.keys() != self.graphs.decoders.keys():
@@ -314,15 +313,24 @@ class Manifest(_Part):
                 raise ValueError(f"files does not list {file}")
         if MANIFEST_NAME in self.files:
             raise ValueError("files lists the manifest itself")
+        if bool(self.directions) == bool(self.languages) or len(self.languages) == 1:
+            raise ValueError("it needs either directions or several languages")
+        if len({language.code for language in self.languages}) != len(self.languages):
+            raise ValueError("two languages have the same code")
         tokens = self.special_tokens
         source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
-        for direction in self.directions:
-            source += direction.source_prefix_ids
+        framed: tuple[Framed, ...] = (*self.directions, *self.languages)
+        for part in framed:
+            source += [*part.source_prefix_ids, *part.source_suffix_ids]
         target = [tokens.pad_id, tokens.unk_id, tokens.bos_id, tokens.eos_id, tokens.decoder_start_id]
         target += [*tokens.target_prefix_ids, *tokens.suppressed_ids]
+        for part in framed:
+            target += part.target_prefix_ids
         for golden in self.golden:
             source += golden.source_ids
             target += golden.target_ids
+            if golden.target_ids[: len(golden.target_prefix_ids)] != golden.target_prefix_ids:
+                raise ValueError("a golden sentence does not begin with its target prefix")
         if max(source, default=0) >= size.source_vocab_size or max(target) >= size.vocab_size:
             raise ValueError("a token id lies outside the vocabulary")
         return self
@@ -340,13 +348,41 @@ class Manifest(_Part):
         """Names of the tokenizer's files."""
         return self.tokenizer.names
 
-    def source_prefix(self, source: str, target: str) -> tuple[int, ...]:
-        """Ids that go before a source text to translate it in a direction.
+    @property
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Source and target of every direction, those of many languages included."""
+        for direction in self.directions:
+            yield direction.source, direction.target
+        codes = [language.code for language in self.languages]
+        yield from ((source, target) for source in codes for target in codes if source != target)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Languages that can be translated from."""
+        codes = [direction.source for direction in self.directions]
+        return tuple(dict.fromkeys([*codes, *(language.code for language in self.languages)]))
+
+    def framing(self, source: str, target: str) -> Framing:
+        """Give the ids that go around a text to translate it in a direction.
 
         Raises:
             KeyError: the bundle has no such direction.
         """
         for direction in self.directions:
             if (direction.source, direction.target) == (source, target):
-                return (*self.special_tokens.source_prefix_ids, *direction.source_prefix_ids)
-        raise KeyError((source, target))
+                return self._framing(direction, direction)
+        if source == target:
+            raise KeyError((source, target))
+        return self._framing(self._by_code[source], self._by_code[target])
+
+    @cached_property
+    def _by_code(self) -> dict[str, Language]:
+        return {language.code: language for language in self.languages}
+
+    def _framing(self, source: Framed, target: Framed) -> Framing:
+        tokens = self.special_tokens
+        return Framing(
+            (*tokens.source_prefix_ids, *source.source_prefix_ids),
+            (*tokens.source_suffix_ids, *source.source_suffix_ids),
+            (*tokens.target_prefix_ids, *target.target_prefix_ids),
+        )

@@ -22,7 +22,7 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
-from export.gate_texts import ExportError, Texts, calibration_lines, read_texts
+from export.gate_texts import ExportError, Texts, calibration_lines, read_texts, target_prefix
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
@@ -133,6 +133,8 @@ def export_bundle(
     checkpoint = load_checkpoint(directory)
     if checkpoint.config.model.unservable:
         raise ExportError(checkpoint.config.model.unservable)
+    if checkpoint.config.model.relative_distances and options.precision == "fp16":
+        raise ExportError("fp16 is for CUDA, whose attention takes no biases of distances; int8 and fp32 do")
     return _Export(checkpoint, out, options, report).run()
 
 
@@ -219,12 +221,14 @@ class _Export:
 
     def _check_parity(self, full: _Graphs, texts: Texts) -> Parity:
         sample = _spread(texts.ids, _PARITY_SENTENCES)
+        prefixes = _spread(texts.prefixes, _PARITY_SENTENCES)
         parity = check_parity(
             self.checkpoint.model,
             self._in_memory(full),
             sample,
             self.special.decoder_start_id,
             self.special.eos_id,
+            prefixes,
         )
         self.report(
             f"fp32 graphs against PyTorch, {parity.sentences} sentences: logits differ by at most "
@@ -239,15 +243,15 @@ class _Export:
         if len(sample) > options.calibration_sentences:
             sample = random.Random(0).sample(sample, options.calibration_sentences)
         # A training corpus may hold lines that the model cannot take; they say nothing about ranges.
-        lines, tags = [line for line, _ in sample], [tag for _, tag in sample]
-        rows = to_source_ids(self.checkpoint.tokenizer, self.special, lines, tags)
-        rows = [row for row in rows if len(row) <= self.limit]
+        lines, directions = [line for line, _ in sample], [direction for _, direction in sample]
+        rows = to_source_ids(self.checkpoint.tokenizer, self.special, lines, directions)
+        short = [i for i, row in enumerate(rows) if len(row) <= self.limit]
         names = ", ".join(path.name for path in files)
         self.report(f"calibrating int8 on {len(sample)} sentences of {names} ({options.calibration_method})")
         ranges = calibrate(
             full.encoder,
             full.decoders[1],
-            rows,
+            [rows[i] for i in short],
             options.calibration_method,
             start_id=self.special.decoder_start_id,
             eos_id=self.special.eos_id,
@@ -255,6 +259,7 @@ class _Export:
             threads=options.threads,
             suppressed_ids=self.special.suppressed_ids,
             max_positions=self.checkpoint.config.model.max_positions,
+            prefixes=[target_prefix(self.checkpoint, directions[i]) for i in short],
         )
         graphs = self._choose_bits(full, ranges, texts)
         assert graphs.weight_bits is not None
@@ -287,7 +292,7 @@ class _Export:
 
     def _decode(self, graphs: _Graphs, texts: Texts) -> list[Decoded]:
         if not graphs.results:
-            graphs.results = decode_all(self._in_memory(graphs), texts.ids)
+            graphs.results = decode_all(self._in_memory(graphs), texts.ids, texts.prefixes)
         return graphs.results
 
     def _bleu(self, graphs: _Graphs, texts: Texts) -> Score:
@@ -382,11 +387,11 @@ class _Export:
     def _golden(self, runner: GraphRunner, texts: Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:
         if self.options.golden:
             texts = read_texts(self.checkpoint, self.options.golden)
-            results = decode_all(runner, texts.ids)
+            results = decode_all(runner, texts.ids, texts.prefixes)
         golden: list[Golden] = []
         for part, of_part in texts.of_parts(results):
             own = [replace(result, index=index) for index, result in enumerate(of_part)]
-            golden += pick_golden(runner, self.checkpoint.tokenizer, part.sources, part.ids, own)
+            golden += pick_golden(runner, self.checkpoint.tokenizer, part.sources, part.ids, own, part.prefix)
         return tuple(golden)
 
 

@@ -16,7 +16,7 @@ from onnxruntime import InferenceSession
 
 from export.bundle import Agreement, Golden, Parity
 from export.graph.runner import Decoded, GraphRunner, Tokens
-from model.checkpoint import SpecialTokens
+from model.checkpoint import Direction, SpecialTokens
 from model.evaluation.scoring import score
 from model.tokenizer import Tokenizer
 from model.transformer import Transformer
@@ -41,22 +41,34 @@ def to_source_ids(
     tokenizer: Tokenizer,
     special: SpecialTokens,
     texts: Sequence[str],
-    directions: Sequence[Sequence[int]] = ((),),
+    directions: Sequence[Direction] = (),
 ) -> list[list[int]]:
-    """Tokenise source texts, with prefix and suffix; texts take turns with the prefixes ``directions``."""
-    return [
-        [*special.source_prefix_ids, *directions[i % len(directions)], *ids, *special.source_suffix_ids]
-        for i, ids in enumerate(tokenizer.encode_batch(list(texts)))
-    ]
+    """Tokenise source texts, with prefix and suffix; texts take turns with the directions, if any."""
+    rows = []
+    for i, ids in enumerate(tokenizer.encode_batch(list(texts))):
+        before, after = special.source_prefix_ids, special.source_suffix_ids
+        if directions:
+            direction = directions[i % len(directions)]
+            before = [*before, *direction.source_prefix_ids]
+            after = [*after, *direction.source_suffix_ids]
+        rows.append([*before, *ids, *after])
+    return rows
 
 
-def decode_all(runner: GraphRunner, sources: Sequence[Tokens]) -> list[Decoded]:
-    """Decode greedily and return results in the order of the sources."""
-    return sorted(runner.greedy(sources), key=lambda result: result.index)
+def decode_all(
+    runner: GraphRunner, sources: Sequence[Tokens], prefixes: Sequence[Tokens] = ()
+) -> list[Decoded]:
+    """Decode greedily and return results in the order of the sources; see ``GraphRunner.greedy``."""
+    return sorted(runner.greedy(sources, prefixes=prefixes), key=lambda result: result.index)
 
 
 def check_parity(
-    model: Transformer, runner: GraphRunner, sources: Sequence[Tokens], start_id: int, eos_id: int
+    model: Transformer,
+    runner: GraphRunner,
+    sources: Sequence[Tokens],
+    start_id: int,
+    eos_id: int,
+    prefixes: Sequence[Tokens] = (),
 ) -> Parity:
     """Compare fp32 graphs with PyTorch on greedy translations.
 
@@ -74,8 +86,9 @@ def check_parity(
             "give a longer --dev-source"
         )
     largest, same, right = 0.0, 0, 0
-    translations = decode_all(runner, sources)
+    translations = decode_all(runner, sources, prefixes)
     for result in translations:
+        forced = len(prefixes[result.index]) if prefixes else 0
         source, tokens = sources[result.index], result.tokens
         ours = runner.forced([source], [tokens])[0]
         theirs = _logits(model, source, [start_id, *tokens])
@@ -84,7 +97,7 @@ def check_parity(
         largest = max(largest, float(np.abs(ours - theirs).max()))
         theirs[:, runner.suppressed_ids] = -np.inf
         wanted = [*tokens, eos_id] if result.finished else tokens
-        scores = theirs[: len(wanted)]
+        scores, wanted = theirs[forced : len(wanted)], wanted[forced:]
         same += scores.argmax(axis=1).tolist() == wanted
         behind = scores.max(axis=1) - scores[np.arange(len(wanted)), wanted]
         right += float(behind.max(initial=0.0)) <= 2 * max(largest, MAX_LOGIT_DIFFERENCE)
@@ -222,6 +235,7 @@ def pick_golden(
     texts: Sequence[str],
     sources: Sequence[Tokens],
     results: Sequence[Decoded],
+    prefix: Tokens = (),
 ) -> tuple[Golden, ...]:
     """Choose sentences whose greedy translation hangs on no close call, so that every machine repeats it.
 
@@ -236,7 +250,9 @@ def pick_golden(
         for result in results
         if result.finished and MIN_GOLDEN_TOKENS <= len(result.tokens) <= MAX_GOLDEN_TOKENS
     ]
-    ranked = sorted(eligible[:_GOLDEN_CANDIDATES], key=lambda result: -_margin(runner, sources, result))
+    ranked = sorted(
+        eligible[:_GOLDEN_CANDIDATES], key=lambda result: -_margin(runner, sources, result, len(prefix))
+    )
     lengths: set[int] = set()
     distinct: list[Decoded] = []
     others: list[Decoded] = []
@@ -256,13 +272,14 @@ def pick_golden(
             target=tokenizer.decode(result.tokens),
             source_ids=tuple(sources[result.index]),
             target_ids=tuple(result.tokens),
+            target_prefix_ids=tuple(prefix),
         )
         for result in chosen
     )
 
 
-def _margin(runner: GraphRunner, sources: Sequence[Tokens], result: Decoded) -> float:
-    logits = runner.forced([sources[result.index]], [result.tokens])[0]
+def _margin(runner: GraphRunner, sources: Sequence[Tokens], result: Decoded, forced: int) -> float:
+    logits = runner.forced([sources[result.index]], [result.tokens])[0][forced:]
     logits[:, runner.suppressed_ids] = -np.inf
     best = np.partition(logits, -2, axis=1)[:, -2:]
     return float((best[:, 1] - best[:, 0]).min())

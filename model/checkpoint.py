@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -53,11 +54,24 @@ class Direction(BaseModel):
     source: str
     target: str
     source_prefix_ids: list[int] = []
+    source_suffix_ids: list[int] = []
+    target_prefix_ids: list[int] = []
 
     @property
     def name(self) -> str:
         """The two languages: ``en-de``."""
         return f"{self.source}-{self.target}"
+
+
+class Language(BaseModel):
+    """A language of a model that translates each of its languages into every other, and the ids it takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: str
+    source_prefix_ids: list[int] = []
+    source_suffix_ids: list[int] = []
+    target_prefix_ids: list[int] = []
 
 
 class Generation(BaseModel):
@@ -83,6 +97,7 @@ class CheckpointConfig(BaseModel):
     source_language: str
     target_language: str
     directions: list[Direction] = []
+    languages: list[Language] = []
     tokenizer: Literal["sentencepiece", "marian"] = "sentencepiece"
     joint_vocabulary: bool = True
     generation: Generation = Generation()
@@ -92,9 +107,22 @@ class CheckpointConfig(BaseModel):
     updates: int = 0
     metrics: dict[str, Any] = {}
 
-    @property
+    @cached_property
     def all_directions(self) -> list[Direction]:
         """Every direction, the first one first; of most models there is one."""
+        if self.languages:
+            return [
+                Direction(
+                    source=source.code,
+                    target=target.code,
+                    source_prefix_ids=source.source_prefix_ids,
+                    source_suffix_ids=source.source_suffix_ids,
+                    target_prefix_ids=target.target_prefix_ids,
+                )
+                for source in self.languages
+                for target in self.languages
+                if source is not target
+            ]
         return self.directions or [Direction(source=self.source_language, target=self.target_language)]
 
     @property

@@ -52,8 +52,7 @@ class Fuzzer:
         model = load_model(settings, Metrics(CollectorRegistry()))
         try:
             suffix = model.manifest.special_tokens.source_suffix_ids
-            direction = model.manifest.directions[0]
-            prefix = model.manifest.source_prefix(direction.source, direction.target)
+            prefix = model.manifest.framing(*next(model.manifest.pairs)).source_prefix
             longest = min(60, model.manifest.limits.max_target_tokens)
             found = []
             for number, sentence in enumerate(SENTENCES):

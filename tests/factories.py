@@ -79,13 +79,16 @@ def tiny_tokenizer(file: Path) -> Tokenizer:
     return Tokenizer.load(file)
 
 
-def tiny_checkpoint(directory: Path, updates: int = 300) -> Path:
-    """Train a tiny translator for some seconds, write its checkpoint below ``directory``, return the path."""
+def tiny_checkpoint(directory: Path, updates: int = 300, **changes: object) -> Path:
+    """Train a tiny translator for some seconds, write its checkpoint below ``directory``, return the path.
+
+    ``changes`` are fields of TransformerConfig.
+    """
     file = directory / "source.spm"
     tokenizer = tiny_tokenizer(file)
     generator = torch.random.get_rng_state()
     torch.manual_seed(0)
-    model = Transformer(tiny_config(tokenizer.target_vocab_size))
+    model = Transformer(tiny_config(tokenizer.target_vocab_size, **changes))
     _train(model, tokenizer, updates)
     torch.random.set_rng_state(generator)
     config = CheckpointConfig(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from export.bundle import Manifest, verify_bundle
+from export.graph.graphs import RMS_NORM
 from export.graph.products import (
     BIAS,
     FUSED_BIAS,
@@ -34,6 +35,7 @@ from model.checkpoint import (
     CheckpointConfig,
     Direction,
     Generation,
+    Language,
     SpecialTokens,
     build_model,
     model_tensors,
@@ -89,16 +91,18 @@ def recover_checkpoint(bundle: Path, out: Path) -> CheckpointConfig:
 
 
 def _config(bundle: Path, manifest: Manifest, model: TransformerConfig) -> CheckpointConfig:
-    first, files = manifest.directions[0], manifest.tokenizer
-    several = len(manifest.directions) > 1 or first.source_prefix_ids
+    (source, target), files = next(manifest.pairs), manifest.tokenizer
+    directions = [Direction.model_validate(d.model_dump()) for d in manifest.directions]
+    plain = [Direction(source=source, target=target)]
     own = files.target if files.kind == "sentencepiece" else files.target_vocabulary
     return CheckpointConfig(
         name=manifest.name,
         model=model,
         special_tokens=SpecialTokens.model_validate(manifest.special_tokens.model_dump()),
-        source_language=first.source,
-        target_language=first.target,
-        directions=[Direction.model_validate(d.model_dump()) for d in manifest.directions] if several else [],
+        source_language=source,
+        target_language=target,
+        directions=[] if directions == plain else directions,
+        languages=[Language.model_validate(language.model_dump()) for language in manifest.languages],
         tokenizer=files.kind,
         joint_vocabulary=own is None,
         generation=Generation.model_validate(manifest.generation.model_dump()),
@@ -132,16 +136,21 @@ def _read_weights(bundle: Path, manifest: Manifest, config: TransformerConfig) -
     encoder = _Graph(bundle / manifest.graphs.encoder)
     decoder = _Graph(bundle / manifest.graphs.decoders["1"])
     weights: Weights = {}
-    for graph, products, norms in (
-        (encoder, _encoder_products(config), _norms(config, "encoder")),
-        (decoder, _decoder_products(config), _norms(config, "decoder")),
+    for side, graph, products in (
+        ("encoder", encoder, _encoder_products(config)),
+        ("decoder", decoder, _decoder_products(config)),
     ):
+        norms = _norms(config, side)
         for name, (weight, bias) in zip(products, graph.products(), strict=True):
             weights[f"{name}.weight"] = weight
             if bias is not None:
                 weights[f"{name}.bias"] = bias
         for name, (weight, bias) in zip(norms, graph.norms(), strict=True):
-            weights |= {f"{name}.weight": weight, f"{name}.bias": bias}
+            weights[f"{name}.weight"] = weight
+            if bias is not None:
+                weights[f"{name}.bias"] = bias
+        for i, table in enumerate(graph.relative_biases()):
+            weights[f"{side}_biases.{i}.table"] = table
     for name, factors in _units(encoder, decoder, config):
         for part in (f"{name}.weight", f"{name}.bias"):
             if part in weights:
@@ -240,11 +249,29 @@ class _Graph:
                 weight = self.floats(node.input[WEIGHT]) * self.last_scales
                 yield weight.T, self.floats(bias) if bias else None
 
-    def norms(self) -> Iterator[tuple[Floats, Floats]]:
-        """Yield weight and bias [E] of all norms."""
+    def norms(self) -> Iterator[tuple[Floats, Floats | None]]:
+        """Yield weight and bias [E] of all norms; of RMSNorm there is no bias."""
         for node in self._graph.node:
             if node.op_type == "LayerNormalization":
                 yield self.floats(node.input[1]), self.floats(node.input[2])
+            elif node.op_type == RMS_NORM:
+                yield self.floats(node.input[1]), None
+
+    def relative_biases(self) -> Iterator[Floats]:
+        """Yield the tables of biases of distances: floats that are looked up by something clipped."""
+        clipped = {name for node in self._graph.node if node.op_type == "Clip" for name in node.output}
+        shifted = {
+            node.output[0]
+            for node in self._graph.node
+            if node.op_type in ("Add", "Sub") and clipped.intersection(node.input)
+        }
+        for node in self._graph.node:
+            if (
+                node.op_type == "Gather"
+                and node.input[1] in shifted
+                and self._index.is_float(node.input[0], 2)
+            ):
+                yield self.floats(node.input[0])
 
     def embedding(self, factor: np.float32) -> Floats:
         """Return the token table [V, E]; in int8 its scales hold ``factor``."""
@@ -276,6 +303,7 @@ def _check_golden(bundle: Path, manifest: Manifest, model: Transformer) -> None:
         eos=special.eos_id,
         max_length=max(len(row) for row in targets) + 1,
         suppressed_ids=special.suppressed_ids,
+        prefixes=[golden.target_prefix_ids for golden in manifest.golden],
     )
     same = sum(ours == stated for ours, stated in zip(found, targets, strict=True))
     # Without rounded activations a close call may go the other way, hence not all.

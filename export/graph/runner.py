@@ -52,6 +52,13 @@ def cache_of(output: str) -> str:
     return output.replace("_out_", "_").replace("_written_", "_")
 
 
+def force(tokens: NDArray[np.int64], position: int, prefixes: Sequence[Tokens], beams: int = 1) -> None:
+    """Replace the tokens [N*K] chosen for a position by what the targets [N] begin with, where they do."""
+    for row, prefix in enumerate(prefixes):
+        if position < len(prefix):
+            tokens[row * beams : (row + 1) * beams] = prefix[position]
+
+
 def open_session(graph: Path | bytes, threads: int = 1) -> onnxruntime.InferenceSession:
     """Open a graph as the server does: on the CPU, without the fusion that slows it."""
     options = onnxruntime.SessionOptions()
@@ -113,12 +120,15 @@ class GraphRunner:
             max_positions=manifest.limits.max_target_tokens,
         )
 
-    def greedy(self, sources: Sequence[Tokens], batch_rows: int = 64) -> Iterator[Decoded]:
+    def greedy(
+        self, sources: Sequence[Tokens], batch_rows: int = 64, prefixes: Sequence[Tokens] = ()
+    ) -> Iterator[Decoded]:
         """Decode sentences greedily, longest together with longest.
 
         Args:
             sources: ids of each sentence, prefix and suffix included.
             batch_rows: sentences decoded at a time.
+            prefixes: what each sentence's target begins with, whatever is probable; empty for nothing.
 
         Yields:
             Results in no particular order.
@@ -127,7 +137,8 @@ class GraphRunner:
         for start in range(0, len(order), batch_rows):
             chosen = order[start : start + batch_rows]
             batch = [sources[i] for i in chosen]
-            table, _ = self._greedy_table(batch, self.longest_target(batch))
+            begins = [prefixes[i] for i in chosen] if prefixes else []
+            table, _ = self._greedy_table(batch, self.longest_target(batch), begins)
             for row, index in enumerate(chosen):
                 ids = table[row * self._beams].tolist()
                 finished = self._eos_id in ids
@@ -142,7 +153,7 @@ class GraphRunner:
         return ample if self._max_positions is None else min(ample, self._max_positions - 1)
 
     def _greedy_table(
-        self, batch: Sequence[Tokens], steps: int
+        self, batch: Sequence[Tokens], steps: int, prefixes: Sequence[Tokens] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         taken: list[NDArray[np.int64]] = []
         done = np.zeros(len(batch) * self._beams, bool)
@@ -150,6 +161,7 @@ class GraphRunner:
         def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
             logits[:, self.suppressed_ids] = -np.inf
             taken.append(logits.argmax(axis=1))
+            force(taken[-1], position, prefixes, self._beams)
             np.logical_or(done, taken[-1] == self._eos_id, out=done)
             return None if done.all() or position + 1 == steps else taken[-1]
 

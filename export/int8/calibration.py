@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from export.graph.products import GraphIndex, find_products
-from export.graph.runner import GraphRunner, Tokens
+from export.graph.runner import GraphRunner, Tokens, force
 from export.int8.quantize import ActivationRange
 
 Method = Literal["minmax", "percentile", "mse"]
@@ -57,6 +57,7 @@ def calibrate(
     threads: int = 1,
     suppressed_ids: Sequence[int] = (),
     max_positions: int | None = None,
+    prefixes: Sequence[Tokens] = (),
 ) -> CalibratedRanges:
     """Translate a sample greedily with the fp32 graphs and choose a range for the input of every product.
 
@@ -72,6 +73,7 @@ def calibrate(
         threads: intra-op threads.
         suppressed_ids: tokens that are never written.
         max_positions: of the model; None if no sentence can come near.
+        prefixes: what each sentence's target begins with; empty for nothing.
 
     Returns:
         Ranges for both graphs; padding and finished sentences do not count.
@@ -98,17 +100,24 @@ def calibrate(
         seen_decoder.observe(name, values, real)
         channels.observe_packed(name, values, real)
 
-    ordered = sorted(sources, key=len)
+    ordered = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     for start in range(0, len(ordered), _BATCH_ROWS):
-        batch = ordered[start : start + _BATCH_ROWS]
+        numbers = ordered[start : start + _BATCH_ROWS]
+        batch = [sources[i] for i in numbers]
+        begins = [prefixes[i] for i in numbers] if prefixes else []
         steps = runner.longest_target(batch)
         done = np.zeros(len(batch), bool)
 
         def choose(
-            position: int, logits: NDArray[np.float32], done: NDArray[np.bool_] = done, steps: int = steps
+            position: int,
+            logits: NDArray[np.float32],
+            done: NDArray[np.bool_] = done,
+            steps: int = steps,
+            begins: Sequence[Tokens] = begins,
         ) -> NDArray[np.int64] | None:
             logits[:, list(suppressed_ids)] = -np.inf
             chosen: NDArray[np.int64] = logits.argmax(axis=1)
+            force(chosen, position, begins)
             np.logical_or(done, chosen == eos_id, out=done)
             return None if done.all() or position + 1 == steps else chosen
 

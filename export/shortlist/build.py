@@ -191,10 +191,8 @@ def _make(
         return read_vmap(options.vmap, source_ids, target_ids, always), options.vmap.name
     if options.source is None or options.target is None:
         raise ShortlistError("a shortlist is learnt from a text and its translation, or read from a vmap")
-    if len(manifest.directions) > 1:
-        raise ShortlistError(
-            f"a table is learnt for one direction, this bundle has {len(manifest.directions)}; give a vmap"
-        )
+    if (count := len(list(manifest.pairs))) > 1:
+        raise ShortlistError(f"a table is learnt for one direction, this bundle has {count}; give a vmap")
     text = read_parallel([options.source], [options.target])
     report(f"learning which words become which from {len(text)} sentence pairs of {options.source.name}")
     sources = _source_ids(manifest, tokenizer, text.sources)
@@ -225,10 +223,8 @@ def _copies(source_pieces: Sequence[str], target_pieces: Sequence[str]) -> dict[
 
 def _source_ids(manifest: Manifest, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     """Tokenise as the server does for the first direction."""
-    direction = manifest.directions[0]
-    prefix = manifest.source_prefix(direction.source, direction.target)
-    suffix = manifest.special_tokens.source_suffix_ids
-    return [[*prefix, *ids, *suffix] for ids in tokenizer.encode_batch(texts)]
+    around = manifest.framing(*next(manifest.pairs))
+    return [[*around.source_prefix, *ids, *around.source_suffix] for ids in tokenizer.encode_batch(texts)]
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def greedy_decode(
     eos: int,
     max_length: int,
     suppressed_ids: Sequence[int] = (),
+    prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[int]]:
     """Take the most probable token at every step; ties go to the lowest id.
 
@@ -55,6 +56,7 @@ def greedy_decode(
         eos: id that ends a sentence.
         max_length: most tokens a sentence may get, eos not counted.
         suppressed_ids: tokens that are never taken.
+        prefixes: what each sentence's target begins with, whatever is probable; empty for nothing.
 
     Returns:
         One list of ids a sentence, without bos and eos.
@@ -70,6 +72,9 @@ def greedy_decode(
         scores = model.decode_step(tokens, positions, cache)
         scores[:, list(suppressed_ids)] = -torch.inf
         tokens = scores.argmax(dim=-1, keepdim=True)
+        for row, prefix in enumerate(prefixes):
+            if position < len(prefix):
+                tokens[row] = prefix[position]
         done |= tokens[:, 0] == eos
         steps.append(tokens)
         if bool(done.all()):

@@ -126,6 +126,7 @@ def _describe_bundle(model: ServedModel) -> dict[str, Any]:
         "sha256": model.sha256,
         "precision": manifest.precision,
         "directions": [pair.name for pair in manifest.directions],
+        "languages": [language.code for language in manifest.languages],
         "load_duration_s": round(model.load_duration_s, 3),
     }
 

@@ -24,6 +24,7 @@ _SHOWN = {
     "version",
     "created",
     "directions",
+    "languages",
     "precision",
     "batch_invariant",
     "architecture",

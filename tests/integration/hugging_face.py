@@ -87,8 +87,8 @@ class Served:
 
     def ids(self, texts: Sequence[str], direction: int = 0) -> list[list[int]]:
         """Source ids as the server makes them."""
-        chosen, suffix = self.manifest.directions[direction], self.manifest.special_tokens.source_suffix_ids
-        prefix = self.manifest.source_prefix(chosen.source, chosen.target)
+        around = self.manifest.framing(*list(self.manifest.pairs)[direction])
+        prefix, suffix = around.source_prefix, around.source_suffix
         return [[*prefix, *self.tokenizer.encode(text), *suffix] for text in texts]
 
     def generate(self, texts: Sequence[str], options: DecodingOptions, direction: int = 0) -> list[list[int]]:

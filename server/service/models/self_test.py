@@ -21,11 +21,10 @@ def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
     Raises:
         BundleError: ids or text are not what the manifest says.
     """
-    suffix = manifest.special_tokens.source_suffix_ids
-    prefixes = {manifest.source_prefix(pair.source, pair.target) for pair in manifest.directions}
+    around = {manifest.framing(source, target)[:2] for source, target in manifest.pairs}
     for number, golden in enumerate(manifest.golden, start=1):
         ids = tokenizer.encode(golden.source)
-        if golden.source_ids not in {(*prefix, *ids, *suffix) for prefix in prefixes}:
+        if golden.source_ids not in {(*prefix, *ids, *suffix) for prefix, suffix in around}:
             raise _differs(number, "tokenised")
         if tokenizer.decode(golden.target_ids) != golden.target:
             raise _differs(number, "written")
@@ -41,8 +40,9 @@ def translate_golden(manifest: Manifest, worker: Worker) -> None:
     Raises:
         BundleError: a sentence comes out differently, or not at all.
     """
-    options = DecodingOptions(max_decoding_length=manifest.limits.max_target_tokens)
+    longest = manifest.limits.max_target_tokens
     for number, golden in enumerate(manifest.golden, start=1):
+        options = DecodingOptions(max_decoding_length=longest, target_prefix=golden.target_prefix_ids)
         try:
             (result,) = worker.decode([golden.source_ids], options)
         except DragomanError as error:

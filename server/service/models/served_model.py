@@ -94,10 +94,10 @@ def check_together(manifests: Sequence[Manifest]) -> None:
                 f"setting bundle: two bundles are called {manifest.name}; give one of them another name"
             )
         names.add(manifest.name)
-        for pair in manifest.directions:
-            other = translators.setdefault((pair.source, pair.target), manifest.name)
+        for source, target in manifest.pairs:
+            other = translators.setdefault((source, target), manifest.name)
             if other != manifest.name:
                 raise SettingError(
-                    f"setting bundle: {other} and {manifest.name} both translate {pair.source} to "
-                    f"{pair.target}; serve only one of them"
+                    f"setting bundle: {other} and {manifest.name} both translate {source} to "
+                    f"{target}; serve only one of them"
                 )

@@ -78,6 +78,7 @@ class TextCodec:
         *,
         is_html: bool,
         prefix: Sequence[int] | None = None,
+        suffix: Sequence[int] | None = None,
         target_prefixes: Sequence[str] = (),
     ) -> Document:
         """Turn texts into sequences for the engine.
@@ -88,6 +89,7 @@ class TextCodec:
             is_html: whether they are HTML.
             prefix: ids before every sentence, which tell a multilingual model the direction; None is the
                 prefix that all directions share.
+            suffix: the same after every sentence.
             target_prefixes: for each text what the translation of its first sentence begins with.
 
         Returns:
@@ -98,7 +100,9 @@ class TextCodec:
         """
         split = split_markup if is_html else split_sentences
         pieces = [split(text, language) for text in texts]
-        return self.encode_pieces(pieces, is_html=is_html, prefix=prefix, target_prefixes=target_prefixes)
+        return self.encode_pieces(
+            pieces, is_html=is_html, prefix=prefix, suffix=suffix, target_prefixes=target_prefixes
+        )
 
     def encode_pieces(
         self,
@@ -106,6 +110,7 @@ class TextCodec:
         *,
         is_html: bool = False,
         prefix: Sequence[int] | None = None,
+        suffix: Sequence[int] | None = None,
         target_prefixes: Sequence[str] = (),
     ) -> Document:
         """Turn texts that are already cut into pieces into sequences.
@@ -114,6 +119,7 @@ class TextCodec:
             texts: the pieces of each text.
             is_html: whether the translations are to be escaped.
             prefix: as for `encode`.
+            suffix: as for `encode`.
             target_prefixes: as for `encode`.
 
         Returns:
@@ -132,7 +138,7 @@ class TextCodec:
         cased = [self._restored(sentence.replace("\0", " ")) for sentence, _ in unique]
         ids = [self._tokenizer.encode(sentence) for sentence, _ in cased]
         prefix = self._tokens.source_prefix_ids if prefix is None else prefix
-        suffix = self._tokens.source_suffix_ids
+        suffix = self._tokens.source_suffix_ids if suffix is None else suffix
         # Those without ids have only characters that the normaliser drops (zero width, control): copied.
         decoded = [
             (key, pieces_ids, capitals)

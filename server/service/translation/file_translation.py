@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export.bundle import BundleError, Direction, Manifest, load_manifest
+from export.bundle import BundleError, Manifest, load_manifest
 from server.engine.observer import NullObserver
 from server.engine.sequence import SequenceResult
 from server.errors import DragomanError, QueueFullError, TextTooLongError, UnsupportedLanguageError
@@ -33,6 +33,7 @@ _READ_BYTES = 1 << 16
 # Lines that are submitted as one request, and requests that may be under way: enough to fill every row of a
 # large machine (32 x 64 lines), little enough to keep memory flat.
 _LINES_PER_REQUEST = 32
+_NAMED_DIRECTIONS = 100
 _REQUESTS_AHEAD = 64
 _FULL_QUEUE_PAUSE_S = 0.01
 
@@ -84,7 +85,7 @@ def choose_bundle(bundles: Sequence[Path], source: str | None, target: str | Non
         try:
             _choose_direction(manifest, source, target)
         except UnsupportedLanguageError:
-            known += [pair.name for pair in manifest.directions]
+            known += [f"{source}-{target}" for source, target in manifest.pairs]
         else:
             return bundle
     raise UnsupportedLanguageError(
@@ -215,14 +216,14 @@ class LineTranslator:
             UnsupportedLanguageError: the bundle has no such direction.
         """
         self._model = model
-        self._limits = limits
         self._requested = requested
         self._split = options.split
         self._n_best = options.n_best
         self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
-        direction = _choose_direction(model.manifest, options.source, options.target)
-        self._language = direction.source
-        self._prefix = model.manifest.source_prefix(direction.source, direction.target)
+        source, target = _choose_direction(model.manifest, options.source, options.target)
+        self._language = source
+        self._around = model.manifest.framing(source, target)
+        self._limits = replace(limits, target_prefix=self._around.target_prefix)
         self._stop = threading.Event()
         self._pending: queue.Queue[_Lines | Exception | None] = queue.Queue(_REQUESTS_AHEAD)
         self._numbers = itertools.count()
@@ -294,18 +295,25 @@ class LineTranslator:
             body = line.rstrip("\r\n")
             bodies.append(body)
             ends.append(line[len(body) :])
-        cut = self._cut
         try:
-            document = self._codec.encode_pieces([cut(body) for body in bodies], prefix=self._prefix)
+            document = self._encode(bodies)
         except TextTooLongError:
             for offset, body in enumerate(bodies):  # find the one it was
                 try:
-                    self._codec.encode_pieces([cut(body)], prefix=self._prefix)
+                    self._encode([body])
                 except TextTooLongError as error:
                     raise LineError(number + offset, str(error)) from None
             raise
         futures = self._enqueue(document)
         return _Lines(document, futures, tuple(ends), tuple(map(len, batch)), number)
+
+    def _encode(self, bodies: Sequence[str]) -> Document:
+        around = self._around
+        return self._codec.encode_pieces(
+            [self._cut(body) for body in bodies],
+            prefix=around.source_prefix,
+            suffix=around.source_suffix,
+        )
 
     def _cut(self, line: str) -> list[Piece]:
         return split_sentences(line, self._language) if self._split else whole_line(line)
@@ -338,21 +346,23 @@ class LineTranslator:
 def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
     if name is None:
         return None, None
-    known = {pair.name: (pair.source, pair.target) for pair in manifest.directions}
+    known = {f"{source}-{target}": (source, target) for source, target in manifest.pairs}
     if name not in known:
-        raise UnsupportedLanguageError(f"{name} is not a direction of this bundle: {', '.join(known)}")
+        raise UnsupportedLanguageError(
+            f"{name} is not a direction of this bundle: {', '.join(list(known)[:_NAMED_DIRECTIONS])}"
+        )
     return known[name]
 
 
-def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> Direction:
-    known = Directions((d.source, d.target) for d in manifest.directions)
+def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
+    known = Directions(manifest.pairs)
     wanted = [
         None if code is None else known.find(code, field)
         for code, field in ((source, "source"), (target, "target"))
     ]
-    for direction in manifest.directions:
-        if wanted[0] in (None, direction.source) and wanted[1] in (None, direction.target):
-            return direction
+    for pair in manifest.pairs:
+        if wanted[0] in (None, pair[0]) and wanted[1] in (None, pair[1]):
+            return pair
     raise UnsupportedLanguageError(f"{wanted[0]} to {wanted[1]} is not a direction of this bundle")
 
 

@@ -59,9 +59,9 @@ class Router:
     def find_routes(self) -> None:
         """Look again at what the models translate, after one was exchanged."""
         direct = {
-            (pair.source, pair.target): Leg(slot, pair.source, pair.target)
+            (source, target): Leg(slot, source, target)
             for slot in self.slots
-            for pair in slot.model.manifest.directions
+            for source, target in slot.model.manifest.pairs
         }
         self._routes = {pair: (leg,) for pair, leg in direct.items()}
         into = [leg for leg in direct.values() if leg.target == self._pivot]

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Self, TypeVar
 
 from server.service.models.served_model import ServedModel
@@ -111,20 +112,24 @@ class Translator:
         started_s = self._clock()
         self.check(request.options)
         size = sum(map(len, request.texts))
-        prefix = self.model.manifest.source_prefix(source, target)
+        around = self.model.manifest.framing(source, target)
         document = await self._offload(
             size,
             lambda: self._codec.encode(
                 request.texts,
                 source,
                 is_html=request.is_html,
-                prefix=prefix,
+                prefix=around.source_prefix,
+                suffix=around.source_suffix,
                 target_prefixes=request.options.target_prefixes,
             ),
         )
         tokenized_s = self._clock()
         lengths = [len(sequence) for sequence in document.sequences]
-        options = choose_each(request.options, self.limits, lengths, document.target_prefixes)
+        limits = self.limits
+        if around.target_prefix != limits.target_prefix:
+            limits = replace(limits, target_prefix=around.target_prefix)
+        options = choose_each(request.options, limits, lengths, document.target_prefixes)
         decoded = await self._decoder.decode(
             request.request_id,
             document.sequences,
@@ -161,7 +166,7 @@ class Translator:
         Splits and tokenises once, off the loop: the splitter loads its rules at the first sentence.
         """
         self.model.engine.attach(asyncio.get_running_loop())
-        for source in dict.fromkeys(pair.source for pair in self.model.manifest.directions):
+        for source in self.model.manifest.sources:
             await asyncio.to_thread(self._codec.encode, ["Warm up. Twice."], source, is_html=False)
 
     def phase(self, request_id: str) -> Phase:
