@@ -105,6 +105,18 @@ class Vocabulary(_Section):
     )
     character_coverage: float = Field(default=0.9995, gt=0.9, le=1)
     split_digits: bool = Field(default=False, description="numbers are spelled digit by digit; not with word")
+    symbols: bool = Field(
+        default=False,
+        description="ASCII, signs and accented letters are pieces, see model/vocabulary/symbols.py",
+    )
+    sentences: int = Field(
+        default=1_000_000,
+        gt=0,
+        description="learn from a sample of so many; a million of 7 words take 0.8 GiB and half a minute",
+    )
+    path: Path | None = Field(
+        default=None, description="take that of a run, a checkpoint, a bundle or a .spm file, learn none"
+    )
 
 
 class Model(_Section):
@@ -213,6 +225,14 @@ class Recipe(_Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _one_vocabulary(self) -> Recipe:
+        if self.vocabulary.path is not None and self.training.initialise_from and not self.training.shrink:
+            raise PydanticCustomError(
+                "vocabulary", "vocabulary.path: the vocabulary comes with training.initialise_from already"
+            )
+        return self
+
     def relative_to(self, folder: Path) -> Recipe:
         """Resolve the paths against the folder of the recipe."""
         sides = ("train_source", "train_target", "dev_source", "dev_target", "train_origin")
@@ -221,6 +241,9 @@ class Recipe(_Section):
             for text in self.corpus.directions
         ]
         update: dict[str, _Section] = {"corpus": self.corpus.model_copy(update={"directions": directions})}
+        if self.vocabulary.path is not None:
+            path = folder / self.vocabulary.path
+            update["vocabulary"] = self.vocabulary.model_copy(update={"path": path})
         first = self.training.initialise_from
         if first is not None:
             update["training"] = self.training.model_copy(update={"initialise_from": folder / first})

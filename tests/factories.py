@@ -17,9 +17,9 @@ from export.pipeline import ExportOptions, export_bundle
 from export.shortlist.build import ShortlistOptions
 from model.checkpoint import CheckpointConfig, SpecialTokens, model_tensors, write_directory
 from model.config import TransformerConfig
-from model.data.vocabulary import train_sentencepiece
 from model.tokenizer import Tokenizer
 from model.transformer import Transformer
+from model.vocabulary.learning import train_sentencepiece
 
 # A language of its own: every English word has one German word, so that a model of 70,000 weights learns it.
 _WORDS = {

@@ -21,7 +21,7 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 7
 # These are to become shorter: the lists only shrink.
 LONG_FUNCTIONS = {
-    ("model/data/vocabulary.py", "train_sentencepiece"),
+    ("model/vocabulary/learning.py", "train_sentencepiece"),
     ("model/training/trainer.py", "__init__"),
     ("export/assemble.py", "complete"),
     ("export/card.py", "model_card"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -28,25 +27,17 @@ from model.checkpoint import (
     write_directory,
 )
 from model.config import TransformerConfig
-from model.data.corpus import check_parallel, iterate_lines
-from model.data.directions import directions_of, tags_of
+from model.data.corpus import check_parallel
+from model.data.directions import directions_of
 from model.data.token_table import TokenTable
 from model.data.tokenization import has_files_of, is_tokenised, made_from, tokenise
-from model.data.vocabulary import MOST_SENTENCES, share_spelled, train_sentencepiece
 from model.recipe import Recipe, RecipeError
 from model.tokenizer import Tokenizer
 from model.training.distributed import Processes, random_states, restore_random_state
 from model.training.optimizer import optimizer_tensors, restore_optimizer
 from model.training.transfer import check_architecture, shrunk_tensors
 from model.transformer import Transformer
-
-_MOST_SPELLED, _MUCH_SPELLED = 0.25, 0.02
-"""Shares of a corpus' pieces that are bytes: refused above the first, warned of above the second. With the
-shipped model's vocabulary they are 0.3 % of German, its own, 9 % of French, and 89 % of Greek."""
-
-_LINES_OF_A_FILE = 2_000
-
-_TOKENIZER_FILES = ("source.spm", "target.spm")
+from model.vocabulary.provision import TOKENIZER_FILES, check_fit, copy_vocabulary, learn_vocabulary
 
 
 @dataclass
@@ -126,14 +117,14 @@ class RunDirectory:
         return sorted(self.path.glob("checkpoint-*"))
 
     @property
-    def _learns_vocabulary(self) -> bool:
+    def _takes_vocabulary_of_start(self) -> bool:
         training = self._recipe.training
-        return training.initialise_from is None or training.shrink
+        return training.initialise_from is not None and not training.shrink
 
     @property
     def joint_vocabulary(self) -> bool:
         """Whether both sides share one vocabulary; known once ``tokenizer`` was called."""
-        if self._learns_vocabulary:
+        if not self._takes_vocabulary_of_start and self._recipe.vocabulary.path is None:
             return self._recipe.vocabulary.joint
         return not (self.path / "target.spm").exists()
 
@@ -147,7 +138,7 @@ class RunDirectory:
             return {}
         config = self._start.config if self._start else read_config(self._checkpoints()[-1])
         values = config.model.model_dump()
-        if self._learns_vocabulary:
+        if not self._takes_vocabulary_of_start:
             del values["share_source_target_embeddings"]
         return values
 
@@ -164,64 +155,22 @@ class RunDirectory:
             self.path / "source.spm", None if self.joint_vocabulary else self.path / "target.spm"
         )
         self.directions = directions_of(self._recipe.corpus, tokenizer)
-        if self._start is not None and not self._learns_vocabulary:
-            self._check_fit(tokenizer, self._start.directory, say)
+        corpus, given = self._recipe.corpus, self._recipe.vocabulary.path
+        if self._start is not None and self._takes_vocabulary_of_start:
+            check_fit(tokenizer, corpus, self._start.directory, "training.initialise_from", say)
+        elif given is not None and not (self.path / "tokens").exists():
+            check_fit(tokenizer, corpus, given, "vocabulary.path", say)
         return tokenizer
 
-    def _check_fit(self, tokenizer: Tokenizer, start: Path, say: Callable[[str], None]) -> None:
-        """See that the vocabulary of another run suits this corpus, by the first lines of every file."""
-        texts = self._recipe.corpus.directions
-        sources = [line for text in texts for file in text.train_source for line in _first_lines(file)]
-        targets = [line for text in texts for file in text.train_target for line in _first_lines(file)]
-        share = max(
-            share_spelled(tokenizer.source_pieces(), tokenizer.encode_batch(sources)),
-            share_spelled(tokenizer.target_pieces(), tokenizer.encode_target_batch(targets)),
-        )
-        found = f"{share:.1%} of this corpus' pieces are single bytes or unknown"
-        if share > _MOST_SPELLED:
-            raise RecipeError(
-                f"training.initialise_from: the vocabulary of {start} was learnt for other text: {found}; "
-                "train from the start, with a vocabulary of its own"
-            )
-        if share > _MUCH_SPELLED:
-            say(f"the vocabulary of {start} fits badly: {found}; one of its own would make shorter sequences")
-
     def _provide_vocabulary(self, say: Callable[[str], None]) -> None:
-        if self._learns_vocabulary:
-            self._learn_vocabulary(say)
+        given = self._recipe.vocabulary.path
+        if not self._takes_vocabulary_of_start:
+            if given is None:
+                learn_vocabulary(self._recipe, self.path, self._pairs, say)
+            elif not (self.path / "source.spm").exists():
+                copy_vocabulary(given, self.path)
         elif self._start is not None:
-            for name in _TOKENIZER_FILES:
-                (self.path / name).unlink(missing_ok=True)
-                if name == "source.spm" or not self._start.config.joint_vocabulary:
-                    shutil.copyfile(self._start.directory / name, self.path / name)
-
-    def _learn_vocabulary(self, say: Callable[[str], None]) -> None:
-        vocabulary, corpus = self._recipe.vocabulary, self._recipe.corpus
-        sources = [path for text in corpus.directions for path in text.train_source]
-        targets = [path for text in corpus.directions for path in text.train_target]
-        if vocabulary.joint:
-            sides = {"source.spm": [*sources, *targets]}
-        else:
-            sides = {"source.spm": sources, "target.spm": targets}
-        seed = self._recipe.training.seed
-        share = MOST_SENTENCES / max(1, self._pairs * (1 + vocabulary.joint))
-        for name, files in sides.items():
-            if not (self.path / name).exists():
-                say(f"learning {vocabulary.size:,} pieces from {', '.join(file.name for file in files)}")
-                train_sentencepiece(
-                    # SentencePiece would draw a sample, too, but take 0.5 us for every line it leaves out.
-                    itertools.chain.from_iterable(
-                        iterate_lines(file, share=share, seed=seed + number)
-                        for number, file in enumerate(files)
-                    ),
-                    self.path / name,
-                    vocab_size=vocabulary.size,
-                    kind=vocabulary.kind,
-                    character_coverage=vocabulary.character_coverage,
-                    split_digits=vocabulary.split_digits,
-                    tags=tags_of(corpus) if name == "source.spm" else (),
-                    seed=seed,
-                )
+            copy_vocabulary(self._start.directory, self.path)
 
     def table(self, tokenizer: Tokenizer, max_tokens: int, *, quiet: bool) -> TokenTable:
         """Map the training text as ids; process 0 tokenises it first if that was not done.
@@ -230,7 +179,7 @@ class RunDirectory:
             CorpusError: the text is broken.
         """
         directory = self.path / "tokens"
-        files = [self.path / name for name in _TOKENIZER_FILES if (self.path / name).exists()]
+        files = [self.path / name for name in TOKENIZER_FILES if (self.path / name).exists()]
         if self._processes.first:
             corpus = self._recipe.corpus
             description = made_from(corpus, self.directions, files, max_tokens)
@@ -276,7 +225,7 @@ class RunDirectory:
             self.path / name,
             {"model.safetensors": model_tensors(model), **tensors},
             {**own, **texts},
-            copies={file: self.path / file for file in _TOKENIZER_FILES if (self.path / file).exists()},
+            copies={file: self.path / file for file in TOKENIZER_FILES if (self.path / file).exists()},
         )
         return self.path / name
 
@@ -356,7 +305,3 @@ class RunDirectory:
         shrinks = self._recipe.training.shrink
         check_architecture(config, start, shrinks=shrinks)
         return shrunk_tensors(start, config, tokenizer) if shrinks else model_tensors(start.model)
-
-
-def _first_lines(file: Path) -> list[str]:
-    return list(itertools.islice(iterate_lines(file), _LINES_OF_A_FILE))

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from model.data.vocabulary import train_sentencepiece
 from model.tokenizer import Tokenizer, TokenizerError
+from model.vocabulary.learning import train_sentencepiece
 
 TEXT = [f"the {a} {b} sees a {c} near the old house" for a in ("big", "small", "red", "quiet") for b in
         ("cat", "dog", "bird") for c in ("tree", "river", "stone", "cloud")]  # fmt: skip

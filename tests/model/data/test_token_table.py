@@ -20,9 +20,9 @@ from model.data.corpus import CorpusError
 from model.data.dataset import TrainingSet, table_of
 from model.data.token_table import Column, TokenTable, TokenTableError, TokenTableWriter
 from model.data.tokenization import has_files_of, is_tokenised, made_from, tokenise
-from model.data.vocabulary import train_sentencepiece
 from model.recipe import Corpus
 from model.tokenizer import Tokenizer
+from model.vocabulary.learning import train_sentencepiece
 
 SPECIAL = SpecialTokens()
 

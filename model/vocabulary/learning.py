@@ -9,12 +9,10 @@ from typing import Any
 
 import sentencepiece
 
+from model.data.process_pool import processors
 from model.recipe import VocabularyKind
 from model.tokenizer import UNKNOWN
-
-MOST_SENTENCES = 1_000_000
-"""A random sample of so many sentences, if there are more: SentencePiece holds them in memory. A million of 7
-words took unigram 0.8 GiB and 31 s, in proportion to their number."""
+from model.vocabulary.symbols import REQUIRED, write_rules
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
@@ -39,6 +37,7 @@ def train_sentencepiece(
     kind: VocabularyKind,
     character_coverage: float = 0.9995,
     split_digits: bool = False,
+    symbols: bool = False,
     tags: Sequence[str] = (),
     seed: int = 1,
 ) -> None:
@@ -54,6 +53,7 @@ def train_sentencepiece(
         character_coverage: share of characters that get a piece of their own; the rest are spelled in bytes.
             Of words all characters are kept.
         split_digits: every digit is a piece of its own, so that numbers are copied by digits; not of words.
+        symbols: pieces and normalization as in model/vocabulary/symbols.py; not of words.
         tags: more pieces that no text produces.
         seed: fixes SentencePiece's own random choices.
 
@@ -68,11 +68,15 @@ def train_sentencepiece(
         "normalization_rule_name": "identity",
         "hard_vocab_limit": False,
     }
+    rules = model_file.with_name(model_file.name + ".rules")
     pieces: dict[str, Any] = {
         "character_coverage": character_coverage,
         "byte_fallback": True,
         "split_digits": split_digits,
     }
+    if symbols:
+        write_rules(rules)
+        pieces |= {"required_chars": REQUIRED, "normalization_rule_tsv": str(rules)}
     try:
         with aside.open("wb") as stream:
             sentencepiece.SentencePieceTrainer.train(
@@ -86,8 +90,7 @@ def train_sentencepiece(
                 bos_id=2,
                 eos_id=3,
                 control_symbols=list(tags),
-                num_threads=1,
-                input_sentence_size=MOST_SENTENCES,
+                num_threads=processors(),
                 minloglevel=2,
             )
     except RuntimeError as error:
@@ -95,4 +98,6 @@ def train_sentencepiece(
         raise ValueError(
             f"cannot learn a vocabulary of {vocab_size}: {str(error).splitlines()[-1]}"
         ) from None
+    finally:
+        rules.unlink(missing_ok=True)
     aside.replace(model_file)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from model.data.vocabulary import train_sentencepiece
 from model.tokenizer import Tokenizer
+from model.vocabulary.learning import train_sentencepiece
 
 LINES = ["a ca@@ t-@@ flap , ﬁne", "das wa@@ ß ½ ist ＡＢＣ", "a a ca@@ r ."]
 

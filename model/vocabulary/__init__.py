@@ -1,0 +1,1 @@
+"""The pieces that text becomes: learnt from a corpus, or taken from another run."""
