@@ -61,7 +61,7 @@ def parse_fields(body: bytes, headers: Mapping[str, str], query: bytes) -> tuple
 
     Returns:
         The fields, and whether they are typed (JSON) or all strings. A field that occurs several times in a
-        form is a list of strings.
+        form, or as `name[]`, is a list of strings.
 
     Raises:
         UnsupportedMediaTypeError: the body is something else, or compressed.
@@ -165,10 +165,12 @@ def _parse_form(raw: bytes) -> list[tuple[str, str]]:
 def _collect(pairs: list[tuple[str, str]]) -> Fields:
     fields: Fields = {}
     for name, value in pairs:
-        if name not in fields:
-            fields[name] = value
-        elif isinstance(fields[name], list):
+        is_array = name.endswith("[]")  # as PHP and jQuery write arrays, also those of one item
+        name = name.removesuffix("[]")
+        if isinstance(fields.get(name), list):
             fields[name].append(value)
-        else:
+        elif name in fields:
             fields[name] = [fields[name], value]
+        else:
+            fields[name] = [value] if is_array else value
     return fields

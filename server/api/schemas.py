@@ -114,7 +114,7 @@ class DetectedLanguage(BaseModel):
     """A guess of a text's language."""
 
     confidence: int = Field(ge=0, le=100)
-    language: str
+    language: str = Field(description="Code, or `und` (undetermined) for a text of no served language.")
 
 
 class TranslateAnswer(BaseModel):
@@ -122,7 +122,9 @@ class TranslateAnswer(BaseModel):
 
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(  # noqa: N815
-        None, description="Only if `source` is `auto`."
+        None,
+        description="Only if `source` is `auto`: of each text. `und` for one without words, or in letters of "
+        "no served language; it comes back unchanged.",
     )
     alternatives: list[str] | list[list[str]] | None = Field(None, description="Only if asked for.")
     scores: list[float] | list[list[float]] | None = Field(
@@ -216,9 +218,10 @@ def translate_answer(fields: TranslateFields, translation: Translation) -> dict[
         return values[0] if isinstance(fields.q, str) else values
 
     answer: dict[str, Any] = {"translatedText": shaped([text.hypotheses[0] for text in texts])}
-    if translation.detected is not None:
-        found = {"confidence": translation.detected.confidence, "language": translation.detected.language}
-        answer["detectedLanguage"] = shaped([found] * len(texts))
+    if translation.detected:
+        answer["detectedLanguage"] = shaped(
+            [{"confidence": one.confidence, "language": one.language} for one in translation.detected]
+        )
     if fields.alternatives or (fields.num_hypotheses or 0) > 1:
         answer["alternatives"] = shaped([list(text.hypotheses[1:]) for text in texts])
     if fields.scores:

@@ -73,7 +73,7 @@ def test_every_pair_is_translated_by_its_own_model(house: House) -> None:
     assert sum(map(str.__eq__, there["translatedText"], TRANSLATIONS)) >= 6
     for name, (source, target) in {"tiny-de-en": ("de", "en"), "tiny-en-fr": ("en", "fr")}.items():
         before = house.value("dragoman_model_sentences_total", model=name)
-        house.translate(SENTENCES, source, target)
+        house.translate(TRANSLATIONS if source == "de" else SENTENCES, source, target)
         assert house.value("dragoman_model_sentences_total", model=name) == before + 12
 
 
@@ -113,7 +113,7 @@ def test_markup_alternatives_and_arrays_go_through_english(house: House) -> None
 
 
 def test_a_pair_without_both_halves_is_a_clear_400(house: House) -> None:
-    for source, target in (("fr", "de"), ("de", "de"), ("en", "zz")):
+    for source, target in (("fr", "de"), ("it", "it"), ("en", "zz")):
         answer = house.translate("x", source, target)
         assert (answer.status_code, answer.json()["code"]) == (400, "unsupported_language")
 
@@ -125,6 +125,23 @@ def test_auto_chooses_among_all_sources(house: House) -> None:
     answer = house.translate("This old city looks for a small lamp.", "auto", "fr").json()
     assert answer["detectedLanguage"]["language"] == "en"
     assert "pivotLanguage" not in answer
+
+
+def test_texts_of_several_languages_are_one_request(house: House) -> None:
+    mixed = ["Diese alte Stadt sucht eine kleine Lampe.", "12345", "This old city looks for a small lamp."]
+    answer = house.translate(mixed, "auto", "fr").json()
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["de", "und", "en"]
+    for text, translated in zip(mixed, answer["translatedText"], strict=True):
+        assert translated == house.translate(text, "auto", "fr").json()["translatedText"]
+    assert answer["translatedText"][1] == "12345"
+
+
+def test_what_needs_no_model_comes_back_unchanged(house: House) -> None:
+    assert house.translate(SENTENCES, "en", "en").json() == {"translatedText": SENTENCES}
+    assert house.translate(SENTENCES, "de", "en").json() == {"translatedText": SENTENCES}
+    assert house.translate("<p>Die <b>alte</b> Stadt</p>", "de", "de", format="html").json() == {
+        "translatedText": "<p>Die <b>alte</b> Stadt</p>"
+    }
 
 
 def test_models_shows_each_with_its_reports(house: House) -> None:

@@ -1,7 +1,7 @@
 """What a translation request asks and what it gets: plain values between the API and the service."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -75,6 +75,16 @@ class RequestedOptions:
         """Whether the same sentence would be translated to the same again."""
         return "seed" in self.stated or not self.samples
 
+    def for_texts(self, places: Sequence[int]) -> Self:
+        """What holds for some of the texts.
+
+        Args:
+            places: of these texts, from 0.
+        """
+        if not self.target_prefixes:
+            return self
+        return type(self)(target_prefixes=tuple(self.target_prefixes[i] for i in places), **self.stated)
+
     def for_pivot(self) -> Self:
         """What holds for the text between two models: its best translation, searched as the client says."""
         return type(self)(**{name: value for name, value in self.stated.items() if name in _FOR_PIVOT})
@@ -102,6 +112,22 @@ class TranslationRequest:
     options: RequestedOptions = field(default_factory=RequestedOptions)
     is_html: bool = False
 
+    def part(self, places: Sequence[int], number: int | None = None) -> Self:
+        """The same request with some of its texts.
+
+        Args:
+            places: of the texts, from 0.
+            number: tells it from the other parts; None if there is no other.
+        """
+        if number is None and len(places) == len(self.texts):
+            return self
+        return replace(
+            self,
+            request_id=self.request_id if number is None else f"{self.request_id}/{number}",
+            texts=tuple(self.texts[i] for i in places),
+            options=self.options.for_texts(places),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Translation:
@@ -109,7 +135,7 @@ class Translation:
 
     Attributes:
         texts: in the order of the request's texts.
-        source: language of the texts.
+        source: language of the texts; of texts in several languages, that of most characters.
         target: language of the translations.
         sentences: sequences that went through an engine.
         source_tokens: tokens read, specials included.
@@ -117,7 +143,7 @@ class Translation:
         finish_reasons: how many sentences ended for which reason.
         stages_s: seconds in `tokenize`, `queue`, `encode`, `decode` and `detokenize`; the longest of the
             sentences'.
-        detected: the guess that `auto` was replaced by, or None.
+        detected: for each text the guess that `auto` was replaced by; empty if the source was stated.
         pivot: language between source and target, if two models translated.
         cached: sentences that were in the cache; None if it was not asked.
     """
@@ -130,7 +156,7 @@ class Translation:
     target_tokens: int
     finish_reasons: Mapping[str, int]
     stages_s: Mapping[str, float]
-    detected: Detection | None = None
+    detected: tuple[Detection, ...] = ()
     pivot: str | None = None
     cached: int | None = None
 
@@ -160,4 +186,46 @@ def through(middle: Translation, final: Translation) -> Translation:
         stages_s={stage: stage_s + final.stages_s[stage] for stage, stage_s in middle.stages_s.items()},
         pivot=middle.target,
         cached=None if middle.cached is final.cached is None else (middle.cached or 0) + (final.cached or 0),
+    )
+
+
+STAGES = ("tokenize", "queue", "encode", "decode", "detokenize")
+
+
+def gathered(
+    texts: Sequence[str], parts: Iterable[tuple[Sequence[int], Translation]], source: str, target: str
+) -> Translation:
+    """Join translations of parts of a request; the texts that are in none of them come back unchanged.
+
+    Args:
+        texts: of the request.
+        parts: places of texts, and their translation.
+        source: language of the answer if nothing was translated.
+        target: language of the answer.
+
+    Returns:
+        Sums of all parts, and the longest of the times of those, which ran side by side. Its source and
+        pivot are those of the part with most characters.
+    """
+    found = [TextTranslation((text,), (0.0,), "eos") for text in texts]
+    largest, most = None, -1
+    parts = list(parts)
+    for places, part in parts:
+        for place, text in zip(places, part.texts, strict=True):
+            found[place] = text
+        if (size := sum(len(texts[place]) for place in places)) > most:
+            largest, most = part, size
+    done = [part for _, part in parts]
+    counts = [part.cached for part in done if part.cached is not None]
+    return Translation(
+        texts=tuple(found),
+        source=source if largest is None else largest.source,
+        target=target,
+        sentences=sum(part.sentences for part in done),
+        source_tokens=sum(part.source_tokens for part in done),
+        target_tokens=sum(part.target_tokens for part in done),
+        finish_reasons=sum((Counter(part.finish_reasons) for part in done), Counter()),
+        stages_s={stage: max((part.stages_s[stage] for part in done), default=0.0) for stage in STAGES},
+        pivot=None if largest is None else largest.pivot,
+        cached=sum(counts) if counts else None,
     )

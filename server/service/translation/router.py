@@ -1,20 +1,26 @@
 """From a request's languages to the models that translate them: one, or two with a language between."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from server.engine.limits import EngineStats
 from server.errors import QueueFullError, TextTooLongError
 from server.service.request_limits import check_texts
-from server.service.text.languages import AUTO, Detection, Detector, Directions
+from server.service.text.detection.detector import Detector
+from server.service.text.detection.triage import Finding, Triage, is_wordless
+from server.service.text.languages import AUTO, UNDETERMINED, Detection, Directions
 from server.service.translation.cached_decoding import Phase
 from server.service.translation.model_slot import ModelSlot, merge_stats
-from server.service.translation.request import Translation, TranslationRequest, through
+from server.service.translation.request import Translation, TranslationRequest, gathered, through
 from server.service.translation.translator import Translator
 
-_DETECTION_CHARS = 2000
+T = TypeVar("T")
+
+# Looking at so many characters takes less than 1 ms; more is done on a thread.
+_INLINE_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +56,10 @@ class Router:
         """
         self.slots = tuple(slots)
         self._detector = detector
+        self._triage = Triage(detector)
         self._pivot = pivot
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="dragoman-detect")
-        self._under_way: dict[str, Translator] = {}
+        self._under_way: dict[str, dict[str, Translator]] = {}
         self._routes: dict[tuple[str, str], tuple[Leg, ...]] = {}
         self.find_routes()
 
@@ -129,26 +136,22 @@ class Router:
         # What a request may hold is the same for all models.
         check_texts(request.texts, self.slots[0].translator.limits)
         target = self.directions.find(request.target, "target")
-        detected = None
-        if request.source.strip().lower() == AUTO:
-            detected = await self._detect_source(request, target)
-            source = detected.language
-        else:
-            source = self.directions.find(request.source, "source")
-        self.directions.check(source, target)
-        first, *rest = self._routes[source, target]
+        stated = None if _is_auto(request.source) else self.directions.find(request.source, "source")
+        findings = await self._examine(request, stated, target)
+        groups: dict[str, list[int]] = {}
+        for place, finding in enumerate(findings):
+            if finding.source is not None:
+                groups.setdefault(finding.source, []).append(place)
         try:
-            with first.slot.translator as translator:
-                # From here on a reload changes nothing for this request.
-                if rest:
-                    with rest[0].slot.translator as second:
-                        translation = await self._pivoted(request, translator, first, second, rest[0])
-                else:
-                    self._under_way[request.request_id] = translator
-                    translation = await translator.translate(request, source, target)
+            parts = await self._translate_groups(request, groups, target)
         finally:
             self._under_way.pop(request.request_id, None)
-        return translation if detected is None else replace(translation, detected=detected)
+        if stated is None:
+            detected = tuple(finding.detected for finding in findings if finding.detected is not None)
+            return replace(gathered(request.texts, parts, target, target), detected=detected)
+        if len(parts) == 1 and len(groups[stated]) == len(request.texts):
+            return parts[0][1]
+        return gathered(request.texts, parts, stated, target)
 
     async def detect(self, text: str) -> list[Detection]:
         """Rank the served languages by how likely a text is written in them.
@@ -157,13 +160,15 @@ class Router:
             text: any text.
 
         Returns:
-            Every served language once, likeliest first.
+            Every served language once, likeliest first; before them `UNDETERMINED` if the text has no words.
 
         Raises:
             TextTooLongError: the text has too many characters.
         """
         check_texts([text], self.slots[0].translator.limits)
-        return await self._rank(text, self.directions.codes)
+        if await self._offload(len(text), lambda: is_wordless(text, self.directions.codes)):
+            return [Detection(code, 0) for code in (UNDETERMINED, *self.directions.codes)]
+        return await self._offload(len(text), lambda: self._detector.rank(text, self.directions.codes))
 
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come that `translate` is working on.
@@ -174,8 +179,9 @@ class Router:
         Returns:
             `running` once a sentence of it has left the queue.
         """
-        translator = self._under_way.get(request_id)
-        return "queued" if translator is None else translator.phase(request_id)
+        parts = self._under_way.get(request_id, {})
+        running = any(translator.phase(part) == "running" for part, translator in parts.items())
+        return "running" if running else "queued"
 
     async def close(self, timeout_s: float) -> None:
         """Close every engine there is; for the end of the server.
@@ -186,16 +192,81 @@ class Router:
         await asyncio.gather(*(slot.close(timeout_s) for slot in self.slots))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    async def _examine(
+        self, request: TranslationRequest, stated: str | None, target: str
+    ) -> Sequence[Finding]:
+        """Decide for each text whether and from which language it is translated; checks the direction."""
+        if stated is not None:
+            self.directions.check(stated, target)
+            if stated == target:
+                return [Finding(None)] * len(request.texts)
+            source = stated
+
+            def look(text: str) -> Finding:
+                return self._triage.check(text, source, target, is_html=request.is_html)
+
+        else:
+            candidates = [code for code in self.directions.sources if target in self.directions.targets(code)]
+            if not candidates:
+                self.directions.check(AUTO, target)
+
+            def look(text: str) -> Finding:
+                return self._triage.detect(text, candidates, target, is_html=request.is_html)
+
+        return await self._offload(sum(map(len, request.texts)), lambda: list(map(look, request.texts)))
+
+    async def _translate_groups(
+        self, request: TranslationRequest, groups: Mapping[str, Sequence[int]], target: str
+    ) -> list[tuple[Sequence[int], Translation]]:
+        """Translate each language's texts at the same time; if one group fails, so does the request."""
+        if len(groups) == 1:
+            ((source, places),) = groups.items()
+            return [(places, await self._translate_group(request.part(places), source, target, request))]
+        tasks = [
+            asyncio.ensure_future(
+                self._translate_group(request.part(places, number), source, target, request)
+            )
+            for number, (source, places) in enumerate(groups.items())
+        ]
+        try:
+            done = await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        return list(zip(groups.values(), done, strict=True))
+
+    async def _translate_group(
+        self, part: TranslationRequest, source: str, target: str, whole: TranslationRequest
+    ) -> Translation:
+        """Translate texts of one language with the model, or the two, of its direction."""
+        first, *rest = self._routes[source, target]
+        with first.slot.translator as translator:
+            # From here on a reload changes nothing for this request.
+            if rest:
+                with rest[0].slot.translator as second:
+                    return await self._pivoted(part, whole, translator, first, second, rest[0])
+            self._under_way.setdefault(whole.request_id, {})[part.request_id] = translator
+            return await translator.translate(part, source, target)
+
     async def _pivoted(
-        self, request: TranslationRequest, opening: Translator, first: Leg, closing: Translator, second: Leg
+        self,
+        request: TranslationRequest,
+        whole: TranslationRequest,
+        opening: Translator,
+        first: Leg,
+        closing: Translator,
+        second: Leg,
     ) -> Translation:
         """Translate with two models; what the client chose of decoding holds for the second."""
         closing.check(request.options)  # before any work is done
-        self._under_way[request.request_id] = opening
+        under_way = self._under_way.setdefault(whole.request_id, {})
+        under_way[request.request_id] = opening
         middle = await opening.translate(
             replace(request, options=request.options.for_pivot()), first.source, first.target
         )
-        self._under_way[request.request_id] = closing
+        under_way[request.request_id] = closing
         best = tuple(text.hypotheses[0] for text in middle.texts)
         try:
             final = await closing.translate(replace(request, texts=best), second.source, second.target)
@@ -203,14 +274,11 @@ class Router:
             raise TextTooLongError(f"translated to {second.source} on the way, {error}") from error
         return through(middle, final)
 
-    async def _detect_source(self, request: TranslationRequest, target: str) -> Detection:
-        candidates = [code for code in self.directions.sources if target in self.directions.targets(code)]
-        if not candidates:
-            self.directions.check(AUTO, target)
-        return (await self._rank("\n".join(request.texts), candidates))[0]
+    async def _offload(self, size: int, work: Callable[[], T]) -> T:
+        if size <= _INLINE_CHARS:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def _rank(self, text: str, candidates: Sequence[str]) -> list[Detection]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, self._detector.rank, text[:_DETECTION_CHARS], tuple(candidates)
-        )
+
+def _is_auto(source: str) -> bool:
+    return source.strip().lower() == AUTO

@@ -188,7 +188,7 @@ def test_the_answer_has_the_callers_shape() -> None:
 
 def test_the_answer_holds_what_was_asked_for() -> None:
     fields = read_translate_fields(REQUIRED | {"q": ["a"], "alternatives": 1, "scores": True}, typed=True)
-    assert translate_answer(fields, translation(1, detected=Detection("en", 90))) == {
+    assert translate_answer(fields, translation(1, detected=(Detection("en", 90),))) == {
         "translatedText": ["x"],
         "detectedLanguage": [{"confidence": 90, "language": "en"}],
         "alternatives": [["y"]],

@@ -1,0 +1,197 @@
+"""Which texts come back unchanged: without words, in another script, or in the target language already."""
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from server.service.text.detection.detector import WORDS, Detector
+from server.service.text.detection.everyday_words import COMMON_WORDS
+from server.service.text.detection.scripts import written_in
+from server.service.text.languages import UNDETERMINED, Detection, has_name
+
+# Judged on the first characters only, so that a long text costs no more than a page.
+_SAMPLE_CHARS = 4000
+_TAG = re.compile(r"<!--|<(/?)([A-Za-z][\w-]*)[^<>]*>|<[!?/][^<>]*>")
+_VERBATIM = frozenset({"script", "style", "code", "pre", "math", "svg", "kbd", "samp", "tt", "template"})
+_VOWELS = frozenset("aeiouy")
+_SENTENCE_END = re.compile(r"[.!?…:;\n]+")
+# Below these a stated source is believed: names, titles and loanwords are often words of the target language.
+_FEWEST_WORDS = 4
+_FEWEST_WORDS_OF_A_SENTENCE = 2
+_SURE = 0.98
+_MANY_COMMON = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a text is.
+
+    Attributes:
+        source: language to translate it from; None if it comes back unchanged.
+        detected: the guess that `auto` stands for; None if the source was stated.
+    """
+
+    source: str | None
+    detected: Detection | None = None
+
+
+class Triage:
+    """Decides what is translated, and from which language. Thread-safe."""
+
+    def __init__(self, detector: Detector) -> None:
+        """Keep the detector.
+
+        Args:
+            detector: guesses languages.
+        """
+        self._detector = detector
+
+    def detect(self, text: str, candidates: Iterable[str], target: str, *, is_html: bool) -> Finding:
+        """Find the language of a text.
+
+        Args:
+            text: one of a request.
+            candidates: languages that can be translated to `target`.
+            target: language to translate to.
+            is_html: whether the text is HTML, of which what a reader sees is judged.
+
+        Returns:
+            The likeliest of the candidates and the target, which leaves the text unchanged;
+            `UNDETERMINED` for a text without words, or in letters that none of them is written with.
+        """
+        seen = visible_text(text[:_SAMPLE_CHARS]) if is_html else text[:_SAMPLE_CHARS]
+        languages = tuple(dict.fromkeys((*candidates, target)))
+        if is_wordless(seen, languages) or not any(_is_written_in(seen, language) for language in languages):
+            return Finding(None, Detection(UNDETERMINED, 0))
+        best = self._detector.rank(seen, languages)[0]
+        return Finding(None if best.language == target else best.language, best)
+
+    def check(self, text: str, source: str, target: str, *, is_html: bool) -> Finding:
+        """Look whether a text whose language the client states is to be translated at all.
+
+        Args:
+            text: one of a request.
+            source: the language that the client states.
+            target: language to translate to.
+            is_html: whether the text is HTML.
+
+        Returns:
+            The stated source, or None if the text is clearly not in it.
+        """
+        seen = visible_text(text[:_SAMPLE_CHARS]) if is_html else text[:_SAMPLE_CHARS]
+        unchanged = (
+            is_code(seen)
+            or not _is_written_in(seen, source)
+            or (source in COMMON_WORDS and is_unpronounceable(seen))
+            or self._is_in_target(seen, source, target)
+        )
+        return Finding(None if unchanged else source)
+
+    def _is_in_target(self, text: str, source: str, target: str) -> bool:
+        """Whether all sentences of a text are surely in the target language, and none in the source."""
+        words = WORDS.findall(text.lower())
+        if len(words) < _FEWEST_WORDS:
+            return False
+        if (
+            source in COMMON_WORDS and target in COMMON_WORDS
+        ):  # sets first: they cost a twentieth of the model
+            in_source = sum(word in COMMON_WORDS[source] for word in words)
+            in_target = sum(word in COMMON_WORDS[target] for word in words)
+            if in_target <= in_source or in_target < _MANY_COMMON * len(words):
+                return False
+        if self._detector.probabilities(text, (source, target))[target] < _SURE:
+            return False
+        for sentence in _SENTENCE_END.split(text):
+            if len(WORDS.findall(sentence)) >= _FEWEST_WORDS_OF_A_SENTENCE:
+                found = self._detector.probabilities(sentence, (source, target))
+                if found[source] >= found[target]:
+                    return False
+        return True
+
+
+def is_wordless(text: str, languages: Iterable[str]) -> bool:
+    """Tell whether a text has no word: no letters, a code, or letters nobody can say.
+
+    Args:
+        text: any text.
+        languages: that it may be in.
+    """
+    if not any(map(str.isalpha, text)) or is_code(text):
+        return True
+    return all(language in COMMON_WORDS for language in languages) and is_unpronounceable(text)
+
+
+def is_code(text: str) -> bool:
+    """Tell whether a text is an identifier or a mark: hash sums, part numbers, `b)`.
+
+    Args:
+        text: any text.
+
+    Returns:
+        False, too, for a text without letters.
+    """
+    letters = sum(map(str.isalpha, text))
+    if letters <= 1:
+        return letters == 1 and len(text.strip()) > 1 and text.isascii() and not any(map(str.isdigit, text))
+    tokens = [token for token in text.split() if any(map(str.isalpha, token))]
+    return all(map(_is_identifier, tokens))
+
+
+def is_unpronounceable(text: str) -> bool:
+    """Tell whether all words of a text are without a vowel, and one of them too long for an abbreviation.
+
+    Args:
+        text: in the Latin alphabet; the rule does not hold for Slavic languages or Welsh.
+
+    Returns:
+        False, too, for a text without letters or with one of another alphabet.
+    """
+    words = WORDS.findall(text.lower())
+    if not any(len(word) >= 4 for word in words):
+        return False
+    plain = unicodedata.normalize("NFKD", "".join(words))
+    return not any(character in _VOWELS or character > "\u036f" or character == "ø" for character in plain)
+
+
+def visible_text(markup: str) -> str:
+    """Say what a reader sees of HTML, roughly: for judging it, not for showing it. Takes linear time.
+
+    Args:
+        markup: HTML, also broken one.
+
+    Returns:
+        Text without tags, comments, and what elements hold that are not prose.
+    """
+    return html.unescape("".join(_visible_parts(markup)))
+
+
+def _visible_parts(markup: str) -> Iterator[str]:
+    at, inside = 0, ""
+    while tag := _TAG.search(markup, at):
+        if not inside:
+            yield markup[at : tag.start()]
+        at = tag.end()
+        if tag[0] == "<!--":
+            end = markup.find("-->", at)
+            at = len(markup) if end < 0 else end + 3
+            continue
+        name = (tag[2] or "").lower()
+        if not inside and name in _VERBATIM and not tag[1] and not tag[0].endswith("/>"):
+            inside = name
+        elif inside and name == inside and tag[1]:
+            inside = ""
+        yield " "
+    if not inside:
+        yield markup[at:]
+
+
+def _is_written_in(text: str, code: str) -> bool:
+    language = code.replace("_", "-").split("-")[0].casefold()
+    return written_in(text, language, has_name(language))
+
+
+def _is_identifier(token: str) -> bool:
+    digits = sum(map(str.isdigit, token))
+    return token.isascii() and digits >= 2 and len(token) >= 6 and "/" not in token and "@" not in token
