@@ -74,7 +74,7 @@ def link_words(
     return sorted(pairs)
 
 
-_Keyed = list[tuple[object, int]]
+_Keyed = Sequence[tuple[object, int]]
 
 
 def _in_order(left: _Keyed, right: _Keyed, *, once: bool = False) -> Iterator[tuple[int, int]]:
