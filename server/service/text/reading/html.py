@@ -6,7 +6,7 @@ block that it stands in. Only slices of the source are copied; nothing is rebuil
 
 import re
 
-from server.service.text.reading.html_blocks import (
+from server.service.text.reading.markup.blocks import (
     Item,
     cut_at_links,
     join_index,
@@ -14,7 +14,7 @@ from server.service.text.reading.html_blocks import (
     strip_ends,
     to_segment,
 )
-from server.service.text.reading.html_elements import (
+from server.service.text.reading.markup.elements import (
     ENDED_BY,
     INLINE,
     LINKS,
@@ -25,7 +25,7 @@ from server.service.text.reading.html_elements import (
     OpenElements,
     decoded,
 )
-from server.service.text.reading.html_tokens import VOID, WHITE, Token, attributes, scan
+from server.service.text.reading.markup.tokens import VOID, WHITE, Token, attributes, scan
 from server.service.text.segment import Segment
 
 _TRANSLATED_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import count
 
-from server.service.text.reading.html_blocks import Item
-from server.service.text.reading.html_tokens import VOID, Token, attributes, names
+from server.service.text.reading.markup.blocks import Item
+from server.service.text.reading.markup.tokens import VOID, Token, attributes, names
 
 INLINE = names(
     "a abbr acronym b bdi bdo big blink br cite code data del dfn em font i img ins kbd label link mark"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from server.service.text.reading.html_tokens import WHITE
+from server.service.text.reading.markup.tokens import WHITE
 from server.service.text.segment import Segment, Span, Tag
 
 _FORMULA = re.compile(
