@@ -126,7 +126,7 @@ class Model(_Section):
 
 
 class Augment(_Section):
-    """What a corpus lacks: names and numbers (`augment`), length (`joining`), mistakes (`noise`)."""
+    """What a corpus lacks, made from what it has; each share by a file of model/augmentation/."""
 
     copy_share: float = Field(
         default=0.0, ge=0, le=1, description="of the pairs with a shared name, each epoch"
@@ -144,10 +144,32 @@ class Augment(_Section):
         default=0.0, ge=0, le=1, description="of all pairs, once more with a damaged source, each epoch"
     )
 
+    mask_share: float = Field(
+        default=0.0, ge=0, le=1, description="of all pairs, once more with masks (PH1) for aligned words"
+    )
+    literal_share: float = Field(
+        default=0.0, ge=0, le=1, description="likewise with numbers, units, URLs, placeholders, codes"
+    )
+    tag_share: float = Field(
+        default=0.0, ge=0, le=1, description="likewise with tags, quotes or brackets around aligned words"
+    )
+    surface_share: float = Field(
+        default=0.0, ge=0, le=1, description="likewise in capitals or with another final mark, on both sides"
+    )
+    variants: int = Field(
+        default=16, ge=1, description="different epochs of additional pairs; later epochs read them again"
+    )
+
+    @property
+    def aligns(self) -> bool:
+        """Whether words must be aligned."""
+        return any((self.mask_share, self.literal_share, self.tag_share))
+
     @property
     def is_used(self) -> bool:
         """Whether anything is drawn at all."""
-        return any((self.copy_share, self.number_share, self.join_share, self.noise_share))
+        shares = (self.copy_share, self.number_share, self.join_share, self.noise_share, self.surface_share)
+        return self.aligns or any(shares)
 
 
 class Training(_Section):

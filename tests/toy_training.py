@@ -50,15 +50,6 @@ max_positions = 32
 """
 
 
-class ByteTokenizer:
-    """Stands in for a tokenizer: one id a byte."""
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        return [list(text.encode()) for text in texts]
-
-    encode_target_batch = encode_batch
-
-
 def write_corpus(folder: Path, train: int = 600, dev: int = 30) -> None:
     """Write ``train.en``, ``train.de``, ``dev.en`` and ``dev.de``, of 2 to 6 words a line."""
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -107,14 +108,6 @@ class CopyAugmenter:
                 shared.update(candidates.intersection(_WORD.findall(target)))
         self._names = [name for name in sorted(shared) if name.lower() not in lower]
         self._known = set(self._names)
-        self.candidates: list[int] = []
-        self._with_number: set[int] = set()
-        for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            kinds = {kind for kind, _, _ in self._shared(source, target)}
-            if kinds:
-                self.candidates.append(i)
-            if kinds & {"word", "number"}:
-                self._with_number.add(i)
 
     def _shared(self, source: str, target: str) -> list[tuple[str, str, str]]:
         """List (kind, source word, target word) that can be swapped; each stands once on either side."""
@@ -132,9 +125,12 @@ class CopyAugmenter:
         found += [("number", n, n) for n, c in numbers.items() if c == 1 and target_numbers[n] == 1]
         return found
 
-    def has_number(self, index: int) -> bool:
-        """Tell whether the corpus pair at ``index`` shares a number, in digits or spelled out."""
-        return index in self._with_number
+    def shares(self, source: str, target: str) -> Literal["", "name", "number"]:
+        """Tell what can be swapped: a number, in digits or spelled out, a name alone, or nothing."""
+        kinds = {kind for kind, _, _ in self._shared(source, target)}
+        if kinds & {"word", "number"}:
+            return "number"
+        return "name" if kinds else ""
 
     def _new_name(self, rng: np.random.Generator) -> str:
         """Draw a code, or one or two names, each made up or out of the corpus."""

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.augmentation.copying import CopyAugmenter
-from model.augmentation.joining import Joiner
-from model.augmentation.noise import damage
 from model.checkpoint import SpecialTokens
 from model.data.batching import Batch, batches_by_tokens, collate
-from model.data.directions import DirectedText
 from model.data.sampling import drawn
-from model.data.token_table import Column, TokenTable, fits
-from model.recipe import Augment
-from model.tokenizer import Tokenizer
+from model.data.token_table import Column, TokenTable
 
 POOL = 1 << 19
 """Pairs that are sorted by length and cut into batches together: all, of a corpus that is not larger."""
@@ -26,72 +20,13 @@ BLOCK = 1 << 10
 that an epoch keeps in memory of the whole corpus: 80 KB for 10 million pairs."""
 
 
-class Augmentation:
-    """Pairs with swapped names and numbers, and pairs with a damaged source, drawn anew each epoch.
-
-    Owned by the training thread.
-
-    Args:
-        corpus: of one direction, in memory.
-        tokenizer: of the model.
-        augment: which share of it, see model/augmentation/copying.py.
-        max_tokens: longer pairs are left out.
-    """
-
-    def __init__(
-        self, corpus: DirectedText, tokenizer: Tokenizer, augment: Augment, *, max_tokens: int
-    ) -> None:
-        self._corpus = corpus
-        self._text = text = corpus.text
-        self._tokenizer = tokenizer
-        self._augment = augment
-        self._max_tokens = max_tokens
-        self._joiner = Joiner(text.sources, text.targets) if augment.join_share else None
-        self._augmenter: CopyAugmenter | None = None
-        if augment.copy_share or augment.number_share:
-            words = augment.number_words.get(corpus.direction.name, {})
-            self._augmenter = CopyAugmenter(text.sources, text.targets, words)
-
-    def draw(self, rng: np.random.Generator) -> list[tuple[list[int], list[int]]]:
-        """Draw the additional pairs of an epoch, as ids."""
-        swapped: list[tuple[str, str]] = []
-        candidates = [] if self._augmenter is None else self._augmenter.candidates
-        for i, draw in zip(candidates, rng.random(len(candidates)), strict=True):
-            assert self._augmenter is not None
-            number = self._augmenter.has_number(i)
-            if draw < (self._augment.number_share if number else self._augment.copy_share):
-                pair = self._text.sources[i], self._text.targets[i]
-                copies = self._augment.copies if number else self._augment.name_copies
-                # The same variant drawn twice counts once; a dict, unlike a set, keeps the order.
-                swapped += dict.fromkeys(self._augmenter.augment(*pair, rng) for _ in range(copies))
-        if self._joiner is not None:
-            pairs = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
-            firsts = np.flatnonzero(rng.random(len(pairs)) < self._augment.join_share).tolist()
-            seconds = rng.integers(len(pairs), size=len(firsts)).tolist()
-            swapped += [
-                self._joiner.join(pairs[i], pairs[j], rng) for i, j in zip(firsts, seconds, strict=True)
-            ]
-        if self._augment.noise_share:
-            clean = [*zip(self._text.sources, self._text.targets, strict=True), *swapped]
-            draws = rng.random(len(clean))
-            swapped += [
-                (damage(source, rng), target)
-                for (source, target), draw in zip(clean, draws, strict=True)
-                if draw < self._augment.noise_share
-            ]
-        sources = self._corpus.source_rows(self._tokenizer, [source for source, _ in swapped])
-        targets = self._tokenizer.encode_target_batch([target for _, target in swapped])
-        rows = zip(sources, targets, strict=True)
-        return [pair for pair in rows if fits(len(pair[0]), len(pair[1]), self._max_tokens)]
-
-
 class TrainingSet:
     """Owned by the training thread.
 
     Args:
         table: the pairs.
         special: ids that are put around them.
-        augmentation: more pairs of every direction, each epoch others.
+        more: gives the additional pairs of an epoch, by its number.
         readings: how often an epoch reads a pair of each origin, float64 [origins]; None for once.
         pool: pairs that are sorted together.
     """
@@ -100,14 +35,14 @@ class TrainingSet:
         self,
         table: TokenTable,
         special: SpecialTokens,
-        augmentation: Sequence[Augmentation] = (),
+        more: Callable[[int], TokenTable] | None = None,
         *,
         readings: NDArray[np.float64] | None = None,
         pool: int = POOL,
     ) -> None:
         self._table = table
         self._special = special
-        self._augmentation = augmentation
+        self._more = more
         self._readings = readings
         self._pool = pool
 
@@ -125,9 +60,8 @@ class TrainingSet:
         """
         rng = np.random.default_rng([seed, epoch])
         tables = [self._table]
-        if self._augmentation:
-            more = [pair for augmentation in self._augmentation for pair in augmentation.draw(rng)]
-            tables.append(table_of([source for source, _ in more], [target for _, target in more]))
+        if self._more is not None:
+            tables.append(self._more(epoch))
         for pool in self._pools(sum(map(len, tables)), rng):
             if self._readings is not None:
                 own = pool[pool < len(self._table)]

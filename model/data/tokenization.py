@@ -79,32 +79,17 @@ def tokenise(
     read = 0
     bar = tqdm(desc="tokenising", unit="pair", unit_scale=True, disable=quiet, dynamic_ncols=True)
 
-    numbers: dict[str, int] = {}
+    names: dict[str, int] = {}
 
-    def chunks() -> Iterator[Chunk]:
+    def counted() -> Iterator[Chunk]:
         nonlocal read
-        for text, direction in zip(corpus.directions, directions, strict=True):
-            pairs = iterate_parallel(text.train_source, text.train_target)
-            origins = _origins(text)
-            while some := list(itertools.islice(pairs, _LINES)):
-                read += len(some)
-                sources = "\n".join([source for source, _ in some])
-                targets = "\n".join([target for _, target in some])
-                names = list(itertools.islice(origins, len(some)))
-                if len(names) < len(some):
-                    raise CorpusError(f"{text.train_origin[-1]}: has fewer lines than the text")
-                yield Chunk(
-                    direction.source_prefix_ids,
-                    sources,
-                    targets,
-                    np.array([numbers.setdefault(name, len(numbers)) for name in names], np.uint16),
-                )
-            if next(origins, None) is not None and text.train_origin:
-                raise CorpusError(f"{text.train_origin[-1]}: has more lines than the text")
+        for chunk in chunks_of(corpus, directions, names):
+            read += len(chunk.origins)
+            yield chunk
 
     try:
         with bar:
-            for rows in tokenised(chunks(), tokenizer, description["max_tokens"]):
+            for rows in tokenised(counted(), tokenizer, description["max_tokens"]):
                 writer.add(rows.sources, rows.targets, rows.origins)
                 bar.update(read - bar.n)
     except BrokenExecutor:
@@ -113,7 +98,36 @@ def tokenise(
             "the same command begins it anew"
         ) from None
     left_out = read - writer.rows
-    writer.finish(description, left_out, list(numbers))
+    writer.finish(description, left_out, list(names))
+
+
+def chunks_of(corpus: Corpus, directions: Sequence[Direction], names: dict[str, int]) -> Iterator[Chunk]:
+    """Yield the text of a corpus in order, some thousand pairs at a time.
+
+    Args:
+        corpus: the files.
+        directions: of the corpus, with their tags.
+        names: filled with the number of each origin, in order of appearance.
+
+    Raises:
+        CorpusError: the text is broken.
+    """
+    for number, (text, direction) in enumerate(zip(corpus.directions, directions, strict=True)):
+        pairs = iterate_parallel(text.train_source, text.train_target)
+        origins = _origins(text)
+        while some := list(itertools.islice(pairs, _LINES)):
+            own = list(itertools.islice(origins, len(some)))
+            if len(own) < len(some):
+                raise CorpusError(f"{text.train_origin[-1]}: has fewer lines than the text")
+            yield Chunk(
+                direction.source_prefix_ids,
+                "\n".join([source for source, _ in some]),
+                "\n".join([target for _, target in some]),
+                np.array([names.setdefault(name, len(names)) for name in own], np.uint16),
+                number,
+            )
+        if text.train_origin and next(origins, None) is not None:
+            raise CorpusError(f"{text.train_origin[-1]}: has more lines than the text")
 
 
 def _origins(text: DirectionText) -> Iterator[str]:

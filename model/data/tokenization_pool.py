@@ -26,12 +26,14 @@ class Chunk:
         sources: one sentence a line.
         targets: its translation, same line.
         origins: number of the origin of each pair.
+        direction: number of the direction.
     """
 
     prefix: Sequence[int]
     sources: str
     targets: str
     origins: NDArray[np.uint16]
+    direction: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,16 @@ class Rows:
 
 def tokenised(chunks: Iterable[Chunk], tokenizer: Tokenizer, max_tokens: int) -> Iterator[Rows]:
     """Yield the ids of each chunk in order, without pairs of ``max_tokens`` or more with eos on a side."""
-    return mapped(_tokenise, (tokenizer, max_tokens), chunks, few=_FEW)
+    return mapped(tokenise_chunk, (tokenizer, max_tokens), chunks, few=_FEW)
 
 
-def _tokenise(state: tuple[Tokenizer, int], chunk: Chunk) -> Rows:
+def tokenise_chunk(state: tuple[Tokenizer, int], chunk: Chunk) -> Rows:
+    """Turn a chunk into ids.
+
+    Args:
+        state: tokenizer, and the length in tokens from which on a pair is left out.
+        chunk: the text.
+    """
     tokenizer, max_tokens = state
     sources = tokenizer.encode_batch(chunk.sources.split("\n"))
     if chunk.prefix:

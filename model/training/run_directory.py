@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from model.augmentation.tables import AugmentedTables
 from model.checkpoint import (
     Checkpoint,
     CheckpointConfig,
@@ -179,14 +182,43 @@ class RunDirectory:
             CorpusError: the text is broken.
         """
         directory = self.path / "tokens"
-        files = [self.path / name for name in TOKENIZER_FILES if (self.path / name).exists()]
         if self._processes.first:
             corpus = self._recipe.corpus
-            description = made_from(corpus, self.directions, files, max_tokens)
+            description = made_from(corpus, self.directions, self._tokenizer_files(), max_tokens)
             if not is_tokenised(directory, description):
                 tokenise(corpus, self.directions, tokenizer, directory, description, quiet=quiet)
         self._processes.wait()
         return TokenTable.open(directory)
+
+    def augmented(
+        self, tokenizer: Tokenizer, max_tokens: int, often: NDArray[np.float64] | None, *, quiet: bool
+    ) -> Callable[[int], TokenTable] | None:
+        """Give what maps the additional pairs of an epoch, drawn by process 0; None if there are none.
+
+        Args:
+            tokenizer: of the run.
+            max_tokens: pairs of so many are left out.
+            often: how often an epoch reads a pair of each origin.
+            quiet: no progress bar.
+        """
+        recipe = self._recipe
+        if not recipe.augment.is_used:
+            return None
+        description = made_from(recipe.corpus, self.directions, self._tokenizer_files(), max_tokens)
+        tables = AugmentedTables(
+            recipe, self.directions, tokenizer, self.path, description, readings=often, quiet=quiet
+        )
+
+        def table(epoch: int) -> TokenTable:
+            if self._processes.first:
+                tables.write(epoch)
+            self._processes.wait()
+            return tables.table(epoch)
+
+        return table
+
+    def _tokenizer_files(self) -> list[Path]:
+        return [self.path / name for name in TOKENIZER_FILES if (self.path / name).exists()]
 
     def write_model(
         self,

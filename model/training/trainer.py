@@ -19,7 +19,7 @@ from model.checkpoint import SpecialTokens, load_model_tensors
 from model.config import TransformerConfig
 from model.data.batching import Batch, take_share
 from model.data.corpus import read_parallel
-from model.data.dataset import Augmentation, TrainingSet
+from model.data.dataset import TrainingSet
 from model.data.directions import with_directions
 from model.data.sampling import readings
 from model.evaluation.run_page import write_run_page
@@ -94,7 +94,8 @@ class Trainer:
         with self.processes.watched():
             table = self.run_directory.table(self.tokenizer, limit, quiet=self.quiet)
         often = readings(table, corpus.sampling)
-        self.data = TrainingSet(table, self.special, self._augmentation(limit), readings=often)
+        more = self.run_directory.augmented(self.tokenizer, limit, often, quiet=self.quiet)
+        self.data = TrainingSet(table, self.special, more, readings=often)
         if not len(self.data):
             raise RecipeError(f"{recipe_file}: no training pair is shorter than {limit} tokens")
         if table.left_out:
@@ -133,16 +134,6 @@ class Trainer:
         with self.processes.watched():
             self._shared_loss = self.processes.wrap(self.batch_loss)
         self._stop = self._stop_agreed = self._averaged = False
-
-    def _augmentation(self, max_tokens: int) -> list[Augmentation]:
-        augment, corpus = self.recipe.augment, self.recipe.corpus
-        if not augment.is_used:
-            return []
-        texts = [read_parallel(text.train_source, text.train_target) for text in corpus.directions]
-        return [
-            Augmentation(directed, self.tokenizer, augment, max_tokens=max_tokens)
-            for directed in with_directions(self.run_directory.directions, texts)
-        ]
 
     def _say(self, message: str) -> None:
         if not self.quiet:

@@ -9,10 +9,13 @@ from typing import Any
 
 import sentencepiece
 
-from model.data.process_pool import processors
 from model.recipe import VocabularyKind
 from model.tokenizer import UNKNOWN
 from model.vocabulary.symbols import REQUIRED, write_rules
+
+_THREADS = 16
+"""On any machine: each sums up a share of the corpus, and the rounding of the sums decides which of the
+rarest pieces stay (88 of 16,000 differed between one thread and two)."""
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
@@ -90,7 +93,7 @@ def train_sentencepiece(
                 bos_id=2,
                 eos_id=3,
                 control_symbols=list(tags),
-                num_threads=processors(),
+                num_threads=_THREADS,
                 minloglevel=2,
             )
     except RuntimeError as error:

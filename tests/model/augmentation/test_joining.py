@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
+from model.augmentation.drawing import PairAugmenter
 from model.augmentation.joining import Joiner
-from model.checkpoint import Direction
-from model.data.corpus import ParallelText
-from model.data.dataset import Augmentation
-from model.data.directions import DirectedText
 from model.recipe import Augment
-from tests.toy_training import ByteTokenizer
 
 SOURCES = ["Hello!", "How are you?", "Tom sleeps.", "I know how it is.", "Cats are nice."]
 TARGETS = ["Hallo!", "Wie geht es dir?", "Tom schläft.", "Ich weiß, wie es ist.", "Katzen sind schön."]
@@ -38,13 +34,12 @@ def test_after_a_question_a_new_sentence_begins() -> None:
     assert joined(1, 2) == {("How are you? Tom sleeps.", "Wie geht es dir? Tom schläft.")}
 
 
-def test_a_share_of_all_pairs_is_joined_each_epoch() -> None:
-    text = ParallelText(SOURCES * 40, TARGETS * 40)
-    corpus = DirectedText(Direction(source="en", target="de"), text)
-    augmentation = Augmentation(corpus, ByteTokenizer(), Augment(join_share=0.25), max_tokens=256)  # type: ignore[arg-type]
-    drawn = augmentation.draw(np.random.default_rng(1))
+def test_a_share_of_all_pairs_is_joined() -> None:
+    pairs = [*zip(SOURCES * 40, TARGETS * 40, strict=True)]
+    augmenter = PairAugmenter(SOURCES, TARGETS, Augment(join_share=0.25))
+    drawn = augmenter.draw(pairs, np.random.default_rng(1))
     assert 30 < len(drawn) < 70
     for source, _ in drawn:
-        assert sum(line.rstrip(".!?").lower() in bytes(source).decode().lower() for line in SOURCES) >= 1
-    assert drawn == augmentation.draw(np.random.default_rng(1))
-    assert drawn != augmentation.draw(np.random.default_rng(2))
+        assert sum(line.rstrip(".!?").lower() in source.lower() for line in SOURCES) >= 1
+    assert drawn == augmenter.draw(pairs, np.random.default_rng(1))
+    assert drawn != augmenter.draw(pairs, np.random.default_rng(2))
