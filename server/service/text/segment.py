@@ -34,7 +34,8 @@ class Tag:
 
     Attributes:
         at: offset of the character that it stands before; the length of the text behind the last one.
-        output: what is written, byte for byte. What begins with a line break takes the place of a space.
+        output: what is written, byte for byte. What begins with a line break, perhaps behind blanks, takes
+            the place of a space.
         pair: number of the element, the same for its two tags; -1 for a mark that stands alone (`<br>`).
         opens: whether it begins its element.
         may_repeat: whether the element may be closed and opened again around words that were parted; never

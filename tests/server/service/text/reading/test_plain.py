@@ -1,0 +1,327 @@
+"""Plain text becomes blocks, and comes back byte for byte."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.service.text.reading.plain import read_plain
+from server.service.text.segment import Segment
+
+BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+PIECES = st.sampled_from(
+    [
+        *[
+            "a",
+            "Be",
+            "the ",
+            "word",
+            ". ",
+            "! ",
+            ", ",
+            "\n",
+            "\n",
+            "\r\n",
+            "\u2028",
+            " ",
+            "  ",
+            "\t",
+            "    ",
+            "\xa0",
+        ],
+        *[
+            "- ",
+            "* ",
+            "1. ",
+            "a) ",
+            "# ",
+            "## ",
+            "> ",
+            ">> ",
+            "[x] ",
+            "• ",
+            "|",
+            " | ",
+            "---",
+            "```",
+            "~~~",
+            "$$",
+        ],
+        *[
+            "**",
+            "*",
+            "_",
+            "__",
+            "~~",
+            "`",
+            "``",
+            "[",
+            "]",
+            "](u)",
+            "![",
+            '](a "t")',
+            "[^1]",
+            "[r]: x",
+            "][r]",
+            "\\",
+        ],
+        *[
+            "<b>",
+            "</b>",
+            "<x id='1'/>",
+            "<g id='1'>",
+            "</g>",
+            "<code>",
+            "</code>",
+            "<!--",
+            "-->",
+            "<li>",
+            "<u@v.w>",
+        ],
+        *[
+            "1\n00:00:01,000 --> 00:00:02,000\n",
+            "WEBVTT\n",
+            "NOTE x",
+            "{\\i1}",
+            "{\\i0}",
+            "♪ ",
+            "[12:01] Al: ",
+        ],
+        *[
+            "key=",
+            "key: ",
+            '"k": "v",',
+            '{"a": "b c"}',
+            'msgid "a"',
+            "a,b,c",
+            "é",
+            "e\u0301",
+            "😀",
+            "語。",
+            "\ufeff",
+        ],
+    ]
+)
+TEXTS = st.lists(PIECES, max_size=30).map("".join)
+
+
+def written(segment: Segment) -> str:
+    """Write a segment as it was: the inverse of reading."""
+    parts: list[str] = []
+    events = [(tag.at, 0, tag.at, tag.output) for tag in segment.tags]
+    events += [
+        (span.start, 1, span.end, span.output or segment.text[span.start : span.end])
+        for span in segment.spans
+    ]
+    position = 0
+    for start, _, end, output in sorted(events, key=lambda event: event[:2]):
+        parts.append(segment.text[position:start])
+        if output.lstrip(" \t\xa0\u3000\ufeff")[:1] in tuple(BREAKS) and parts[-1][-1:] == " ":
+            parts[-1] = parts[-1][:-1]
+        parts.append(output)
+        position = end
+    return "".join([*parts, segment.text[position:]])
+
+
+def blocks(text: str, *, every_line: bool = False) -> list[str]:
+    return [part.text for part in read_plain(text, every_line=every_line) if isinstance(part, Segment)]
+
+
+@given(TEXTS, st.booleans())
+def test_what_is_read_is_written_back(text: str, every_line: bool) -> None:
+    parts = read_plain(text, every_line=every_line)
+    assert "".join(part if isinstance(part, str) else written(part) for part in parts) == text
+
+
+@given(TEXTS)
+def test_offsets_ascend_and_pairs_nest(text: str) -> None:
+    numbers: set[int] = set()
+    for part in read_plain(text):
+        if isinstance(part, str):
+            continue
+        assert part.text.strip()
+        assert not any(char in part.text for char in BREAKS) or part.spans
+        ends = [offset for span in part.spans for offset in (span.start, span.end)]
+        assert ends == sorted(ends)
+        assert all(0 <= offset <= len(part.text) for offset in ends)
+        offsets = [tag.at for tag in part.tags]
+        assert offsets == sorted(offsets)
+        assert not any(span.start < at < span.end for span in part.spans for at in offsets)
+        stack: list[int] = []
+        for tag in part.tags:
+            if tag.opens:
+                assert tag.pair not in numbers
+                numbers.add(tag.pair)
+                stack.append(tag.pair)
+            elif tag.pair >= 0:
+                assert stack.pop() == tag.pair
+        assert stack == []
+
+
+@given(TEXTS)
+def test_every_line_joins_no_lines(text: str) -> None:
+    for part in read_plain(text, every_line=True):
+        if isinstance(part, Segment):
+            assert not any(char in tag.output for tag in part.tags for char in BREAKS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The old fisherman went out to sea\nevery morning before the sun was up.",
+        "My neighbour, who is a teacher at the\nschool in our village, plays the piano\nevery evening.",
+        "Meine Schwester hat gestern ein neues\nFahrrad gekauft.",
+        "Der Zug nach München hat heute leider\netwa zwanzig Minuten\nVerspätung.",
+        "Am Montag, den\n5. Mai kommt er\nzu uns.",
+        "    The cat that lives next door\n    comes to our kitchen every day\n    because we give it milk.",
+        "She met Mr.\nSmith in town.",
+        "> I think that this is\n> a good idea.",
+        "The quick brown fox jumps over the lazy dog and then it runs to\nPeter's house, where it sleeps.",
+        "Line with two blanks  \nand more text here.",
+        "**A bold line that goes\non here** and ends.",
+    ],
+)
+def test_wrapped_lines_are_one_block(text: str) -> None:
+    assert len(blocks(text)) == 1
+    assert len(blocks(text, every_line=True)) == text.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Peter Smith\n12 Main Street\nLondon NW1\nUnited Kingdom",
+        "Roses are red,\nViolets are blue,\nSugar is sweet,\nAnd so are you.",
+        "apples\npears\na glass of milk\nbread",
+        "Soup of the day\nFish and chips\nIce cream",
+        "Dear Sir,\nI write to you.\nYours\nTom",
+        "Das Haus ist rot\nDer Hund ist braun\nDie Katze schläft",
+        "It is late.\nWe go home.\nhe stays.",
+        "— Hola.\n— Adiós.",
+        "He said:\nI am here",
+        "> One\n>> two is deeper",
+        "# A heading that is rather long\nand text",
+    ],
+)
+def test_lines_that_stand_alone_are_blocks(text: str) -> None:
+    assert len(blocks(text)) == text.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "# One\n\n- two\n  * three\n1. four\na) five\n(2) six\n• seven",
+            "One two three four five six seven",
+        ),
+        ("- [ ] One\n- [x] Two\n## Three ##\n### Four {#id}", "One Two Three Four"),
+        ("> [!NOTE]\n> One.\n\n::: tip Two\n:::", "One. Two"),
+        ("| One | Two |\n|:---|---:|\n| Three | 4 |", "One Two Three"),
+        ("One\tTwo\n3\tFour", "One Two Four"),
+        ("```py\nx = 1\n```\nOne.\n~~~\ny\n~~~", "One."),
+        ("One.\n\n    x = f(1);\n    y = 2;\n\nTwo.", "One. Two."),
+        ("$ pip install x\n\n$$\na^2\n$$\nOne\n===\n\n---", "One"),
+        ("One.\n-- \nTwo", "One. Two"),
+        ("Term\n: One\n\n[^1]: Two\n[link]: http://a.example", "Term One Two"),
+        ("[12:01] Ann: One?\n12/05/2024, 10:15 - Bob B: Two\n<al> Three", "One? Two Three"),
+        ("[00:12.00]One\n{100}{200}Two", "One Two"),
+        ("2024-01-05 12:00:01 One", "One"),
+        ("<ul><li>One</li><li>Two</li></ul>", "One Two"),
+        ("\ufeffOne", "One"),
+    ],
+)
+def test_marks_and_what_is_no_language_are_copied(text: str, expected: str) -> None:
+    assert " ".join(blocks(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["12:30 is late.", "Note: the door is shut.", "[DOOR OPENS]", "I. came", "A man: he"]
+)
+def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
+    assert blocks(text)[0].endswith(text[3:])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.b=One\nc.d=Two, too\nsize=12\nname=a_b\n", ["One", "Two, too"]),
+        ("[main]\ngreeting = One\n", ["One"]),
+        ('{"a": "One two", "id": "btn_x", "n": 5, "l": ["red"]}', ["One two", "red"]),
+        ('{\n  "a": "One.\\nTwo.",\n  "b": 1\n}', ["One.", "Two."]),
+        ('"k" = "One two";\n', ["One two"]),
+        ('title: One\nbody: "Two."\nlang: en_US\n', ["One", "Two."]),
+        ('#: a.c:5\nmsgid "One"\nmsgstr ""\n', ["One"]),
+        ('msgctxt "x"\nmsgid "One"\nmsgstr "Eins"\n', ["Eins"]),
+        (
+            'id,name,price\n1,One pie,3.50\n2,"Two, white",2\n',
+            ["id", "name", "price", "One pie", "Two, white"],
+        ),
+        ('<string name="a">One</string>\n<string name="b">Two</string>', ["One", "Two"]),
+    ],
+)
+def test_keys_stay_and_values_are_blocks(text: str, expected: list[str]) -> None:
+    assert blocks(text) == expected
+
+
+def test_subtitles_keep_their_numbers_times_and_speakers() -> None:
+    srt = (
+        "1\n00:00:01,000 --> 00:00:03,000\n{\\an8}I saw Peter\nPeterson.\n\n"
+        "2\n00:00:04,000 --> 00:00:05,000\n-Hi.\n- <i>Hello.</i>\n\n"
+        "3\n00:00:06,000 --> 00:00:07,000\n♪ La la love ♪\n"
+    )
+    assert blocks(srt) == ["I saw Peter Peterson.", "Hi.", "Hello.", "La la love"]
+    vtt = (
+        "WEBVTT - title\nKind: captions\n\nNOTE this is a note\nof two lines\n\n"
+        "intro\n00:01.000 --> 00:02.000 align:start\n<v Fred>Hello there</v>\n\n"
+        "STYLE\n::cue { color: red }\n\n00:03.000 --> 00:04.000\n<c.loud>Bye</c> <00:03.500>now\n"
+    )
+    assert blocks(vtt) == ["Hello there", "Bye now"]
+    ssa = "Format: Layer, Start\nDialogue: 0,0:00:05.00,0:00:07.00,Default,,0,0,0,,{\\i1}One,{\\i0}\\Ntwo."
+    assert blocks(ssa) == ["One, two."]
+
+
+def test_a_written_line_break_is_kept_as_one_or_as_a_border() -> None:
+    assert blocks("One line<br>Another line") == ["One line", "Another line"]
+    [segment] = [part for part in read_plain("We go to the<br />old town.") if isinstance(part, Segment)]
+    assert segment.text == "We go to the old town."
+    assert [(tag.at, tag.output) for tag in segment.tags] == [(13, "<br />")]
+
+
+def test_lines_of_a_script_without_spaces_join_without_one() -> None:
+    assert blocks("これは長い文章なので、ここで改行\nされています。") == [
+        "これは長い文章なので、ここで改行されています。"
+    ]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a ",
+        "A\n",
+        "**a*",
+        "`",
+        "](",
+        "<a b=",
+        "<!--",
+        "\\*",
+        "a\\_",
+        "| ",
+        "   ",
+        "- ",
+        "a: b\n",
+        '{"a":',
+        "a,b,c\n",
+    ],
+)
+def test_time_grows_with_the_length(unit: str) -> None:
+    # A tenfold text takes 10 times as long if the work is linear, 100 if quadratic.
+    def least_s(length: int) -> float:
+        text = "x" + unit * (length // len(unit)) + " x"
+        taken_s = []
+        for _ in range(3):
+            started_s = time.thread_time()
+            read_plain(text)
+            taken_s.append(time.thread_time() - started_s)
+        return min(taken_s)
+
+    assert least_s(60_000) < 40 * least_s(6_000) + 0.05
