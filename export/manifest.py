@@ -9,17 +9,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from export.languages import Direction, Framed, Framing, Language, Part, TokenId
+from export.languages import Count, Direction, FileName, Framed, Framing, Language, Part, TokenId
+from export.sections.text import TextMeasures
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 REQUIRED_DOCUMENTS = ("MODEL_CARD.md", "NOTICE")
 
 Precision = Literal["fp32", "fp16", "int8"]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 BeamWidth = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(gt=0)]
 Layers = Annotated[int, Field(gt=0, le=1024)]  # names are made of them: 2**40 would take all memory
 
 
@@ -291,6 +290,7 @@ class Manifest(Part):
     generation: Generation = Generation()
     calibration: Calibration | None = None
     shortlist: Shortlist | None = None
+    text: TextMeasures | None = None
     golden: tuple[Golden, ...] = ()
 
     @model_validator(mode="after")
@@ -307,8 +307,9 @@ class Manifest(Part):
             raise ValueError("graphs.beam_multi_step has a beam width that graphs.decoders has not, or 1")
         if self.shortlist is not None and self.shortlist.decoders.keys() != self.graphs.decoders.keys():
             raise ValueError("shortlist.decoders and graphs.decoders have different beam widths")
-        table = () if self.shortlist is None else (self.shortlist.table,)
-        for file in (*self.graph_files, *table, *self.tokenizer_files, *REQUIRED_DOCUMENTS):
+        tables = [] if self.shortlist is None else [self.shortlist.table]
+        tables += [] if self.text is None else [self.text.lexicon]
+        for file in (*self.graph_files, *tables, *self.tokenizer_files, *REQUIRED_DOCUMENTS):
             if file not in self.files:
                 raise ValueError(f"files does not list {file}")
         if MANIFEST_NAME in self.files:

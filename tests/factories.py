@@ -15,6 +15,7 @@ import torch
 from export.bundle import Precision
 from export.pipeline import ExportOptions, export_bundle
 from export.shortlist.build import ShortlistOptions
+from export.text_measures.measure import MeasureOptions
 from model.checkpoint import CheckpointConfig, SpecialTokens, model_tensors, write_directory
 from model.config import TransformerConfig
 from model.tokenizer import Tokenizer
@@ -191,3 +192,12 @@ def shortlist_options(directory: Path, pairs: int = 300, **changes: Any) -> Shor
     for file, lines in zip(train, parallel_text(pairs, seed=3), strict=True):
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return ShortlistOptions(dev_source=dev[0], dev_target=dev[1], source=train[0], target=train[1], **changes)
+
+
+def measure_options(directory: Path, pairs: int = 300) -> MeasureOptions:
+    """Write what a bundle is measured on into ``directory``; say so."""
+    dev = write_text(directory)
+    train = directory / "train.en", directory / "train.de"
+    for file, lines in zip(train, parallel_text(pairs, seed=3), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return MeasureOptions(dev_source=dev[0], dev_target=dev[1], source=train[0], target=train[1])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from export.bundle import BundleError
-from export.lexicon import LOG_STEP, MAX_ENTRIES, MISSING, Lexicon, Table, coverage
+from export.lexicon import LOG_STEP, MAX_ENTRIES, MISSING, UNCOVERED, Lexicon, Table, coverage
 
 SOURCES, TARGETS = 12, 15
 CELLS = st.dictionaries(
@@ -78,15 +78,19 @@ def test_a_saved_lexicon_comes_back(
     assert (folder / "one").read_bytes() == (folder / "two").read_bytes()
 
 
-def test_coverage_is_the_mean_of_the_best_entries() -> None:
+def test_coverage_is_the_mean_of_the_best_counterparts() -> None:
     tables = lexicon({(1, 1): 1.0, (1, 2): 0.5, (2, 2): 0.25, (3, 3): 1.0})
-    assert coverage(tables, [1, 2], [1, 2]) == pytest.approx(np.log(0.25) / 2, abs=LOG_STEP)
-    assert coverage(tables, [1, 2], [2]) == pytest.approx((np.log(0.5) + np.log(0.25)) / 2, abs=LOG_STEP)
-    assert coverage(tables, [1, 3], [1]) == pytest.approx(MISSING / 2)
-    assert coverage(tables, [1, 7, 0], [1]) == 0  # 7 and 0 are not in the tables
+    half, quarter = np.log(0.5), np.log(0.25)
+    expected = ((0 + quarter) / 2 + (0 + half) / 2) / 2
+    assert coverage(tables, [1, 2], [1, 2]) == pytest.approx(expected, abs=LOG_STEP)
+    assert coverage(tables, [1, 2], [2]) == pytest.approx(((half + quarter) / 2 + half) / 2, abs=LOG_STEP)
+    assert coverage(tables, [1, 3], [1]) == pytest.approx(UNCOVERED / 4)
+    assert coverage(tables, [1], [1, 3, 3]) == pytest.approx(UNCOVERED / 3)
+    assert coverage(tables, [1, 7, 0], [1, 9]) == 0  # 7, 0 and 9 are not in the tables
     assert coverage(tables, [7], [1]) == 0
     assert coverage(tables, [], [1]) == 0
-    assert coverage(tables, [1], []) == pytest.approx(MISSING)
+    assert coverage(tables, [1], []) == pytest.approx(UNCOVERED)
+    assert coverage(tables, [1], [3]) == pytest.approx(UNCOVERED)
 
 
 def test_too_many_entries_are_refused() -> None:

@@ -1,0 +1,206 @@
+"""Measures what the text layer must know of a bundle; writes `lexicon.npz` and the manifest's `text`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.assemble import put_in_place, start_aside
+from export.bundle import (
+    MANIFEST_NAME,
+    Manifest,
+    TextMeasures,
+    describe_files,
+    verify_bundle,
+    write_manifest,
+)
+from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES, Lexicon
+from export.text_measures.comfortable_length import comfortable_source_tokens, measure_bands
+from export.text_measures.dev_translator import DevTranslator
+from export.text_measures.learn_lexicon import learn_lexicon
+from export.text_measures.masks import measure_masks
+from export.text_measures.output_checks import measure_checks
+from model.data.corpus import read_lines, read_parallel
+
+LEXICON_FILE = "lexicon.npz"
+CARD_TITLE = "## Text layer"
+
+Report = Callable[[str], None]
+
+
+class MeasureError(Exception):
+    """A bundle cannot be measured as asked; the message is one line."""
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What a bundle is measured on.
+
+    Attributes:
+        dev_source: text that is translated, one sentence a line, plain or gzip, in the order of documents if
+            there are any.
+        dev_target: its reference translation; without it the comfortable length is not measured.
+        source: text that the lexicon is learnt from.
+        target: its translation.
+        lexicon_text: source text alone, instead of these two: the lexicon is learnt from the bundle's own
+            translations.
+        entries: of a piece in the lexicon.
+        threads: intra-op threads.
+    """
+
+    dev_source: Path
+    dev_target: Path | None = None
+    source: Path | None = None
+    target: Path | None = None
+    lexicon_text: Path | None = None
+    entries: int = DEFAULT_ENTRIES
+    threads: int = 1
+
+
+def measure_bundle(bundle: Path, options: MeasureOptions, report: Report = lambda line: None) -> Manifest:
+    """Add or renew what is measured in a bundle; the old bundle stays until the new one is complete.
+
+    Raises:
+        MeasureError: as `add_text_measures`, which see for the others.
+    """
+    aside = start_aside(bundle)
+    try:
+        for name in (MANIFEST_NAME, *verify_bundle(bundle).files):
+            shutil.copyfile(bundle / name, aside / name)
+        manifest = add_text_measures(aside, options, report)
+        put_in_place(aside, bundle)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return manifest
+
+
+def add_text_measures(
+    directory: Path, options: MeasureOptions, report: Report = lambda line: None
+) -> Manifest:
+    """Measure a bundle that nobody serves: a copy, or one under construction.
+
+    Args:
+        directory: a complete bundle; changed in place.
+        options: see there.
+        report: gets a line at every stage.
+
+    Raises:
+        MeasureError: the bundle has several directions, the options do not fit together, or a text says
+            nothing about the model.
+        BundleError: the bundle is damaged.
+        CorpusError: a text file is unusable.
+    """
+    manifest = verify_bundle(directory)
+    _check_options(manifest, options)
+    translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
+    lexicon, origin = _learn(translator, options, report)
+    lexicon.save(directory / LEXICON_FILE)
+    measured = _measure(translator, lexicon, origin, options, report)
+    _write_card(directory / "MODEL_CARD.md", measured)
+    write_manifest(
+        directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
+    )
+    return verify_bundle(directory)
+
+
+def _check_options(manifest: Manifest, options: MeasureOptions) -> None:
+    directions = len(list(manifest.pairs))
+    if directions > 1:
+        raise MeasureError(f"a lexicon is learnt for one direction, this bundle has {directions}")
+    parallel = options.source is not None and options.target is not None
+    if (options.source is None) != (options.target is None) or parallel == (options.lexicon_text is not None):
+        raise MeasureError(
+            "a lexicon is learnt from a text and its translation, or from the bundle's own translations of a "
+            "text: give both files or that one"
+        )
+    if not 1 <= options.entries <= MAX_ENTRIES:
+        raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
+
+
+def _learn(translator: DevTranslator, options: MeasureOptions, report: Report) -> tuple[Lexicon, str]:
+    """Learn the lexicon; also says from what."""
+    encode = translator.tokenizer.encode_batch
+    if options.source is not None and options.target is not None:
+        text = read_parallel([options.source], [options.target])
+        report(f"learning which words become which from {len(text)} sentence pairs of {options.source.name}")
+        sources, targets = encode(text.sources), translator.tokenizer.encode_target_batch(text.targets)
+        origin = f"{options.source.name}, {len(text)} sentence pairs"
+    else:
+        assert options.lexicon_text is not None
+        lines = translator.fitting([line for line in read_lines(options.lexicon_text) if line])
+        report(f"translating {len(lines)} lines of {options.lexicon_text.name} to learn words from")
+        sources, targets = encode(lines), translator.target_ids(lines, options.lexicon_text.name)
+        origin = f"{options.lexicon_text.name}, {len(lines)} lines as the model translates them"
+    try:
+        return learn_lexicon(translator.tokenizer, sources, targets, options.entries), origin
+    except ValueError as error:
+        raise MeasureError(f"{origin}: {error}") from None
+
+
+def _measure(
+    translator: DevTranslator, lexicon: Lexicon, origin: str, options: MeasureOptions, report: Report
+) -> TextMeasures:
+    """Translate the dev set in every way that is asked about."""
+    texts, references = _dev_text(translator, options)
+    report(f"translating {len(texts)} sentences of {options.dev_source.name}, then some with masks")
+    ids = translator.target_ids(texts, options.dev_source.name)
+    outputs = [translator.tokenizer.decode(target) for target in ids]
+    checks = measure_checks(lexicon, translator.source_ids(texts), ids)
+    report(
+        f"usual translations have {checks.min_length_ratio:.2f} to {checks.max_length_ratio:.2f} tokens for "
+        f"one of the source, coverage from {checks.min_coverage:.2f}; {checks.false_alarms:.2%} do not"
+    )
+    masks = measure_masks(translator, texts, outputs)
+    for mask in masks:
+        report(f"mask {mask.template}: copied {mask.copied:.1%}, two of them {mask.both_copied:.1%}")
+    comfortable = None
+    if references is not None:
+        bands = measure_bands(translator, texts, outputs, references)
+        for band in bands:
+            report(
+                f"{band.from_tokens} to {band.below_tokens - 1} tokens: chrF {band.whole:.1f} whole, "
+                f"{band.parts:.1f} sentence by sentence"
+            )
+        comfortable = comfortable_source_tokens(bands)
+    return TextMeasures(
+        lexicon=LEXICON_FILE,
+        lexicon_origin=origin,
+        set=options.dev_source.name,
+        sentences=len(texts),
+        masks=masks,
+        comfortable_source_tokens=comfortable,
+        checks=checks,
+    )
+
+
+def _dev_text(translator: DevTranslator, options: MeasureOptions) -> tuple[Sequence[str], list[str] | None]:
+    """Read the dev sentences that the model can take, and their references if there are any."""
+    if options.dev_target is None:
+        texts = [line for line in read_lines(options.dev_source) if line]
+        pairs = dict.fromkeys(texts, "")
+    else:
+        text = read_parallel([options.dev_source], [options.dev_target])
+        texts, pairs = text.sources, dict(zip(text.sources, text.targets, strict=True))
+    texts = translator.fitting(texts)
+    if not texts:
+        raise MeasureError(f"{options.dev_source}: has no sentence that the model can take")
+    return texts, None if options.dev_target is None else [pairs[text] for text in texts]
+
+
+def _write_card(path: Path, measured: TextMeasures) -> None:
+    """Say in the model card what was measured, in place of what was said before."""
+    masks = ", ".join(f"`{mask.template}` {mask.copied:.1%}" for mask in measured.masks[:3])
+    length = measured.comfortable_source_tokens
+    section = (
+        f"{CARD_TITLE}\n\nMeasured on {measured.set}, {measured.sentences} sentences, greedy. "
+        f"Masks that stand for what is not translated come through in: {masks or 'none tried'}. "
+        + ("Length does no harm. " if length is None else f"Above {length} tokens texts are better cut. ")
+        + f"`{measured.lexicon}`: which pieces become which, learnt from {measured.lexicon_origin}.\n"
+    )
+    card = path.read_text(encoding="utf-8")
+    parts = re.split(r"(?m)^(?=## )", card)
+    kept = "".join(part for part in parts if not part.startswith(f"{CARD_TITLE}\n"))
+    path.write_text(f"{kept.rstrip()}\n\n{section}", encoding="utf-8")
