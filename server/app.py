@@ -31,6 +31,7 @@ from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel, check_together
 from server.service.request_limits import request_limits
 from server.service.text.detection.detector import Detector
+from server.service.text.options import TextOptions
 from server.service.translation.model_slot import ModelSlot
 from server.service.translation.reload import Reloader, Reloads
 from server.service.translation.router import Router
@@ -121,7 +122,10 @@ def create_app(
             if lag.is_behind and not lifecycle.draining:  # which has an answer of its own
                 router.check_room(active)
 
-        endpoint = TranslateEndpoint(router, lifecycle, settings.request_timeout_s, check_room, access)
+        text_defaults = TextOptions(guard=settings.guard)
+        endpoint = TranslateEndpoint(
+            router, lifecycle, settings.request_timeout_s, check_room, access, text_defaults
+        )
         bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
         requests = RequestMiddleware(bounded, metrics, TRANSLATE_PATH, tracing)
         shortcut: ASGIApp = requests

@@ -103,6 +103,8 @@ class Settings(BaseSettings):
         max_beam_size: largest `beam_size` a request may ask for.
         truecase: whether words in capitals are translated in the form that the vocabulary knows; a sentence
             in capitals then has its translation in capitals.
+        guard: what is done about suspicious translations of requests that do not choose: `off`, `flag` or
+            `mend`.
         text_threads: threads that split, tokenise and detokenise long texts.
         api_keys_file: file of the API keys that requests with text need one of; None needs none. Read again
             whenever it changes.
@@ -150,6 +152,7 @@ class Settings(BaseSettings):
     default_beam_size: Positive | None = None
     max_beam_size: Positive = 8
     truecase: bool = True
+    guard: Literal["off", "flag", "mend"] = "mend"
     text_threads: Positive = 2
     api_keys_file: Path | None = None
     requests_per_minute: Positive | None = None

@@ -1,15 +1,17 @@
-"""The table of options in docs/decoding.md: `python -m tests.options_table` writes it anew."""
+"""The tables of options in the documentation: `python -m tests.options_table` writes them anew."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from server.engine.options import OPTIONS, NamedOption
+from server.service.text.options import TEXT_OPTIONS
 
-FILE = Path(__file__).parents[1] / "docs" / "decoding.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+TABLES = {_DOCS / "decoding.md": OPTIONS, _DOCS / "text.md": TEXT_OPTIONS}
 HEAD = "| option | default | range over HTTP | meaning |\n|---|---|---|---|\n"
 
 
-def table(options: Iterable[NamedOption] = OPTIONS) -> str:
+def table(options: Iterable[NamedOption]) -> str:
     """The options that requests may state, one a row."""
     rows = []
     for one in options:
@@ -29,5 +31,6 @@ def written(text: str) -> str:
 
 
 if __name__ == "__main__":
-    document = FILE.read_text(encoding="utf-8")
-    FILE.write_text(document.replace(written(document), table()), encoding="utf-8")
+    for file, options in TABLES.items():
+        document = file.read_text(encoding="utf-8")
+        file.write_text(document.replace(written(document), table(options)), encoding="utf-8")

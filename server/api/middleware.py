@@ -130,6 +130,8 @@ class RequestMiddleware:
                 self._metrics.stage(stage, stage_s)
         if record.pair is not None:
             self._metrics.models.translated(record.pair)
+        for (found, outcome), times in record.guards.items():
+            self._metrics.guarded(found, outcome, times)
         self._metrics.answered(route, scope["method"], status, duration_s, record.body_bytes)
         if self._tracing is not None and route in _TRACED:
             self._tracing.request_ended(record, scope["method"], route, status, reason)
@@ -241,6 +243,8 @@ def _log(
         fields |= {"source": source, "target": target, **({"pivot": pivot} if pivot else {})}
     if r.cached is not None:
         fields["cached"] = r.cached
+    if r.guards:
+        fields["guards"] = {f"{reason}_{outcome}": times for (reason, outcome), times in r.guards.items()}
     if r.texts:
         fields |= {
             "body_bytes": r.body_bytes,

@@ -1,6 +1,7 @@
 """The JSON that comes in and goes out, as pydantic models; also the source of the OpenAPI document."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -8,18 +9,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from server.engine.options import OPTIONS, NamedOption
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
+from server.service.text.options import TEXT_OPTIONS, TextOptions
 from server.service.translation.request import RequestedOptions, Translation
 
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 _BAD_Q = "q must be a string or an array of strings"
 _FIELD_OPTIONS = tuple(one for one in OPTIONS if one.option.has_field)
-_OPTIONS = frozenset({"alternatives", *(one.http_name for one in _FIELD_OPTIONS)})
+_OPTIONS = frozenset({"alternatives", *(one.http_name for one in (*_FIELD_OPTIONS, *TEXT_OPTIONS))})
 
 
 class TranslateFields(BaseModel):
     """Fields of `POST /translate`. Unknown ones are ignored, so are nulls.
 
-    These are LibreTranslate's; `TRANSLATE_SCHEMA` has one more for each decoding option.
+    These are LibreTranslate's; `TRANSLATE_SCHEMA` has one more for each option of decoding and of texts.
     """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
@@ -36,7 +38,9 @@ class TranslateFields(BaseModel):
     )
     if TYPE_CHECKING:  # those of `TRANSLATE_SCHEMA` that this file looks at
         num_hypotheses: int | None
+        protect: str | list[str] | None
         scores: bool | None
+        warnings: bool | None
         target_prefix: str | list[str] | None
 
     @property
@@ -57,6 +61,22 @@ class TranslateFields(BaseModel):
             stated["num_hypotheses"] = self.alternatives + 1
         return RequestedOptions(target_prefixes=self._target_prefixes(), **stated)
 
+    def text_options(self, defaults: TextOptions) -> TextOptions:
+        """Collect how the texts are treated.
+
+        Args:
+            defaults: what holds where the request does not choose.
+
+        Raises:
+            InvalidOptionError: too much, or no pattern, is to be protected.
+        """
+        stated = {one.name: getattr(self, one.http_name) for one in TEXT_OPTIONS}
+        if self.protect is not None:
+            stated["protect"] = (self.protect,) if isinstance(self.protect, str) else tuple(self.protect)
+        options = replace(defaults, **{name: value for name, value in stated.items() if value is not None})
+        options.validate()
+        return options
+
     def _target_prefixes(self) -> tuple[str, ...]:
         given = self.target_prefix
         if not given:
@@ -71,7 +91,7 @@ class TranslateFields(BaseModel):
 
 
 def option_fields(options: Iterable[NamedOption]) -> dict[str, Any]:
-    """Make pydantic's field definitions of decoding options, with bounds and descriptions.
+    """Make pydantic's field definitions of options, with bounds and descriptions.
 
     Args:
         options: that have a field.
@@ -95,7 +115,7 @@ TRANSLATE_SCHEMA = create_model(
     "TranslateFields",
     __base__=TranslateFields,
     __doc__="Fields of `POST /translate`: LibreTranslate's and ours. Unknown ones are ignored, so are nulls.",
-    **option_fields(_FIELD_OPTIONS),
+    **option_fields((*_FIELD_OPTIONS, *TEXT_OPTIONS)),
 )
 
 
@@ -135,6 +155,11 @@ class TranslateAnswer(BaseModel):
         None,
         description="Only if two models translated: the language between source and target. Alternatives, "
         "scores and decoding options are those of the second.",
+    )
+    warnings: list[str] | list[list[str]] | None = Field(
+        None,
+        description="Only if asked for: what the checks found in each translation and could not mend, such "
+        "as `loop`; none of a text that came back unchanged.",
     )
     finishReason: str | list[str] | None = Field(  # noqa: N815
         None,
@@ -226,6 +251,8 @@ def translate_answer(fields: TranslateFields, translation: Translation) -> dict[
         answer["alternatives"] = shaped([list(text.hypotheses[1:]) for text in texts])
     if fields.scores:
         answer["scores"] = shaped([[round(score, 6) for score in text.scores] for text in texts])
+    if fields.warnings:
+        answer["warnings"] = shaped([list(text.warnings) for text in texts])
     if translation.pivot is not None:
         answer["pivotLanguage"] = translation.pivot
     if fields.scores or any(map(_was_cut, texts)):

@@ -28,6 +28,7 @@ from server.http.disconnect import unless_disconnected
 from server.http.errors import ClientDisconnectedError
 from server.http.lifecycle import Lifecycle
 from server.http.request_record import RequestRecord, record_of
+from server.service.text.options import TextOptions
 from server.service.translation.request import Translation, TranslationRequest
 from server.service.translation.router import Router
 
@@ -35,6 +36,7 @@ TRANSLATE_PATH = "/translate"
 
 _READ_HEADERS = {name.encode(): name for name in ("content-type", "content-encoding", "x-request-timeout-ms")}
 _MAX_TIMEOUT_DIGITS = 9
+_TEXT_DEFAULTS = TextOptions()
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request cannot be served as it is written."},
     401: {"model": ErrorAnswer, "description": "The server wants an API key."},
@@ -73,6 +75,7 @@ class TranslateEndpoint:
         request_timeout_s: float,
         check_room: Callable[[int], None],
         access: Access | None = None,
+        text_defaults: TextOptions = _TEXT_DEFAULTS,
     ) -> None:
         """Keep what is needed.
 
@@ -83,12 +86,14 @@ class TranslateEndpoint:
             check_room: given the requests that were taken on, raises QueueFullError if another should not be
                 read.
             access: who may send how much; None for everybody and anything.
+            text_defaults: how texts are treated where a request does not choose.
         """
         self._router = router
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
         self._check_room = check_room
         self._access = access
+        self._text_defaults = text_defaults
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request as an ASGI application."""
@@ -127,6 +132,7 @@ class TranslateEndpoint:
             deadline_s=record.started_s + self._time(headers),
             options=fields.requested_options(),
             is_html=fields.format == "html",
+            text_options=fields.text_options(self._text_defaults),
         )
         record.texts = len(job.texts)
         record.stages_s["parse"] = time.monotonic() - record.started_s
@@ -237,6 +243,7 @@ def _record(record: RequestRecord, translation: Translation) -> None:
     record.target_tokens = translation.target_tokens
     record.finish_reasons = translation.finish_reasons
     record.cached = translation.cached
+    record.guards = translation.guards
     record.pair = translation.source, translation.target, translation.pivot or ""
     record.stages_s.update(translation.stages_s)
 

@@ -28,6 +28,7 @@ def serve(
     requests_per_minute: flags.RequestsPerMinute = None,
     cors_origins: flags.CorsOrigins = None,
     admin_port: flags.AdminPort = None,
+    guard: flags.Guard = None,
     log_level: flags.LogLevel = None,
 ) -> None:
     """Serve bundles over HTTP, one model each.
@@ -54,6 +55,7 @@ def serve(
         "requests_per_minute": requests_per_minute,
         "cors_origins": cors_origins,
         "admin_port": admin_port,
+        "guard": guard,
         "log_level": log_level,
     }
     raise typer.Exit(serve.serve(settings))
@@ -157,10 +159,11 @@ def _read_field(given: str) -> tuple[str, Any]:
         return name, value
 
 
-@flags.with_decoding_flags
+@flags.with_option_flags
 def translate(
     bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
     decoding: dict[str, Any],
+    text: dict[str, Any],
     source: flags.SourceLanguage = None,
     target: flags.TargetLanguage = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
@@ -175,11 +178,14 @@ def translate(
     Files of any size: lines are read as they are needed, translated many at a time, and written in order.
     """
     from server.cli import serve
+    from server.service.text.options import TextOptions
     from server.service.translation.file_translation import LineOptions
     from server.service.translation.request import RequestedOptions
 
     requested = RequestedOptions(num_hypotheses=n_best, **decoding)
     settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
-    options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None)
+    options = LineOptions(
+        split=split, source=source, target=target, n_best=n_best is not None, text=TextOptions(**text)
+    )
     code = serve.translate(settings, requested, options, progress=progress)
     raise typer.Exit(code)

@@ -4,12 +4,13 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 
 from server.cli.durations import some_time
 from server.engine.options import OPTIONS, NamedOption
+from server.service.text.options import TEXT_OPTIONS
 
 NBest = Annotated[
     int | None,
@@ -81,6 +82,10 @@ CacheBytes = Annotated[
 DefaultBeamSize = Annotated[
     int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
 ]
+Guard = Annotated[
+    str | None,
+    typer.Option(help="What is done about suspicious translations: off, flag or mend.", show_default="mend"),
+]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="info")]
 ApiKeys = Annotated[
     Path | None,
@@ -131,30 +136,31 @@ Shortlist = Annotated[
 _WORDS = {"false": False, "true": True}
 
 
-def with_decoding_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a flag for each decoding option, where its signature has `decoding`.
+def with_option_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for each option of decoding and of texts.
 
     Args:
-        command: its keyword argument `decoding` gets the options that are given, by name.
+        command: its keyword arguments `decoding` and `text` get the options that are given, by name; the
+            flags stand where its signature has these.
 
     Returns:
         The command for Typer.
     """
-    names = []
+    groups = {"decoding": option_flags(OPTIONS), "text": option_flags(TEXT_OPTIONS)}
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
-        if parameter.name == "decoding":
-            flags = decoding_flags(OPTIONS)
-            names = [flag.name for flag in flags]
-            parameters += flags
-        else:
-            parameters.append(parameter)
+        parameters += groups.get(parameter.name, [parameter])
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        stated = {name: given.pop(name) for name in names}
-        decoding = {name: _WORDS.get(value, value) for name, value in stated.items() if value is not None}
-        command(**given, decoding=decoding)
+        for group, flags in groups.items():
+            stated = {flag.name: given.pop(flag.name) for flag in flags}
+            given[group] = {
+                name: tuple(value) if isinstance(value, list) else _WORDS.get(value, value)
+                for name, value in stated.items()
+                if value is not None
+            }
+        command(**given)
 
     signature = inspect.Signature(parameters)
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -162,8 +168,8 @@ def with_decoding_flags(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def decoding_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
-    """Make the flags of decoding options.
+def option_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
+    """Make the flags of options.
 
     Args:
         options: of which those that have a flag get one.
@@ -175,7 +181,11 @@ def decoding_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
     for one in options:
         if not one.option.has_flag:
             continue
-        kind: Any = one.type if one.type in (int, float) else Literal["false", "true", "never"]
+        kind: Any = Literal["false", "true", "never"]
+        if one.option.is_text:
+            kind = list[str]
+        elif one.type in (int, float) or get_origin(one.type) is Literal:
+            kind = one.type
         annotation = Annotated[
             kind | None, typer.Option(help=one.option.help, show_default=one.shown_default)
         ]

@@ -28,6 +28,7 @@ class RequestRecord:
         pair: source and target language of a translation, and the language between them or nothing.
         cached: sentences that were in the cache; None if it was not asked.
         finish_reasons: how many sentences ended for which reason.
+        guards: how often a check of a translation fired, by reason and outcome.
         stages_s: seconds in each stage.
     """
 
@@ -46,6 +47,7 @@ class RequestRecord:
     pair: tuple[str, str, str] | None = None
     cached: int | None = None
     finish_reasons: Mapping[str, int] = field(default_factory=dict)
+    guards: Mapping[tuple[str, str], int] = field(default_factory=dict)
     stages_s: dict[str, float] = field(default_factory=dict)
 
 

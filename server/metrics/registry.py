@@ -3,6 +3,7 @@
 Labels are closed sets and created at the start, so that a rate sees the first event as a step from 0.
 """
 
+import itertools
 import platform
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -41,6 +42,11 @@ TRANSLATE_CODES = ("200", "400", "401", "403", "413", "415", "429", "499", "500"
 STAGES = ("parse", "tokenize", "encode", "decode", "detokenize")
 FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
 ENGINE_ERRORS = ("run_failed", "terminated", "poison", "out_of_memory", "worker_lost")
+GUARD_REASONS = (
+    "loop", "truncated", "overlong", "copied", "invalid", "detached", "numbers", "names", "marks", "language",
+    "other",
+)  # fmt: skip
+GUARD_OUTCOMES = ("mended", "kept")
 PHASES = ("receiving", "queued", "running")
 RELOAD_OUTCOMES = ("success", "refused", "failed")
 KEY_RESULTS = ("admitted", "rate_limited", "over_quota")
@@ -145,6 +151,9 @@ class Metrics:
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
         self._kv_cache = gauge("kv_cache_bytes", "Key and value caches allocated, and columns of shortlists.")
         self.kv_cache_capacity = gauge("kv_cache_capacity_bytes", "What keys and values of a model may take.")
+        self._guards = counter(
+            "guard_total", "Checks that found a translation suspicious.", ("reason", "outcome")
+        )
         self._reloads = counter("reloads_total", "Attempts to serve another model.", ("outcome",))
         self.ready = gauge("ready", "1 when requests are accepted.")
         self.draining = gauge("draining", "1 when shutting down.")
@@ -176,6 +185,8 @@ class Metrics:
             self._engine_errors.labels(kind)
         for outcome in RELOAD_OUTCOMES:
             self._reloads.labels(outcome)
+        for alarm, outcome in itertools.product(GUARD_REASONS, GUARD_OUTCOMES):
+            self._guards.labels(alarm, outcome)
         self._stages = {stage: self._stage_duration.labels(stage) for stage in STAGES}
         self._ends = {reason: self._finished.labels(reason) for reason in FINISH_REASONS}
         self._encode_sentences = self._batch_sentences.labels("encode")
@@ -245,6 +256,16 @@ class Metrics:
         if name in self._keys:
             self._key_requests.labels(name, result).inc()
             self._key_characters.labels(name).inc(characters)
+
+    def guarded(self, reason: str, outcome: str, times: int) -> None:
+        """Count translations that a check found suspicious.
+
+        Args:
+            reason: of the check; one that is not among `GUARD_REASONS` counts as `other`.
+            outcome: one of `GUARD_OUTCOMES`.
+            times: how often.
+        """
+        self._guards.labels(reason if reason in GUARD_REASONS else "other", outcome).inc(times)
 
     def stage(self, stage: str, duration_s: float) -> None:
         """Observe how long one of `STAGES` took for a request."""

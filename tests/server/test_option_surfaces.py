@@ -11,13 +11,14 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from server.api.schemas import TRANSLATE_SCHEMA, TranslateFields, option_fields, read_translate_fields
 from server.cli.commands import translate
-from server.cli.flags import decoding_flags
+from server.cli.flags import option_flags
 from server.engine.options import OPTIONS, DecodingOptions, NamedOption, Range, define, options_of
 from server.errors import InvalidOptionError
 from server.service.request_limits import RequestLimits
+from server.service.text.options import TEXT_OPTIONS
 from server.service.translation.decoding_options import choose_options
 from server.service.translation.request import RequestedOptions
-from tests.options_table import FILE, table, written
+from tests.options_table import TABLES, table, written
 
 ROOT = Path(__file__).parents[2]
 LIMITS = RequestLimits(1, 10, 20, 12, 100, 1, 8, (1, 2, 4, 8))
@@ -44,7 +45,7 @@ ONE_MORE = options_of(WithOneMore)
 
 def test_requests_have_a_field_for_every_option_with_its_bounds_and_help() -> None:
     own = set(TranslateFields.model_fields)
-    assert set(TRANSLATE_SCHEMA.model_fields) - own == {one.http_name for one in FIELDS}
+    assert set(TRANSLATE_SCHEMA.model_fields) - own == {one.http_name for one in (*FIELDS, *TEXT_OPTIONS)}
     properties = TRANSLATE_SCHEMA.model_json_schema()["properties"]
     for one in NUMBERS:
         allowed = one.option.range
@@ -56,13 +57,14 @@ def test_requests_have_a_field_for_every_option_with_its_bounds_and_help() -> No
 
 
 def test_the_command_has_a_flag_for_every_option() -> None:
-    flags = [one.name for one in OPTIONS if one.option.has_flag]
+    flags = [one.name for one in (*OPTIONS, *TEXT_OPTIONS) if one.option.has_flag]
     assert [name for name in inspect.signature(translate).parameters if name not in OWN_FLAGS] == flags
 
 
-def test_the_document_has_a_row_for_every_option() -> None:
-    remedy = "docs/decoding.md is not what server/engine/options.py says; run python -m tests.options_table"
-    assert written(FILE.read_text(encoding="utf-8")) == table(), remedy
+def test_the_documents_have_a_row_for_every_option() -> None:
+    for file, options in TABLES.items():
+        remedy = f"{file.name} is not what the options are defined as; run python -m tests.options_table"
+        assert written(file.read_text(encoding="utf-8")) == table(options), remedy
 
 
 @pytest.mark.parametrize("one", [one for one in FIELDS if not one.option.is_text], ids=lambda one: one.name)
@@ -84,7 +86,7 @@ def test_the_engine_refuses_what_is_out_of_range(one: NamedOption) -> None:
 
 
 def test_one_more_field_is_one_more_everywhere() -> None:
-    (flag,) = [each for each in decoding_flags(ONE_MORE) if each.name == "length_bonus"]
+    (flag,) = [each for each in option_flags(ONE_MORE) if each.name == "length_bonus"]
     assert flag.annotation.__metadata__[0].help == "Added for every token."
     schema: type[BaseModel] = create_model("Schema", **option_fields(ONE_MORE))
     assert schema.model_validate({"length_bonus": "2"}).model_dump()["length_bonus"] == 2.0

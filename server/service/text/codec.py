@@ -41,11 +41,13 @@ class TextTranslation:
         hypotheses: best first, `num_hypotheses` of them.
         scores: of each hypothesis, the mean of its sentences' scores; 0.0 if nothing was translated.
         finish_reason: `length` if a sentence of the best one was ended by `max_decoding_length`, else `eos`.
+        warnings: what the checks found and could not mend, each once.
     """
 
     hypotheses: tuple[str, ...]
     scores: tuple[float, ...]
     finish_reason: str
+    warnings: tuple[str, ...] = ()
 
 
 class TextCodec:

@@ -24,6 +24,7 @@ from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits, request_limits
 from server.service.text.codec import Document, TextCodec
 from server.service.text.languages import Directions
+from server.service.text.options import TextOptions
 from server.service.text.segmentation import Piece, split_sentences, whole_line
 from server.service.translation.decoding_options import check_options, choose_options
 from server.service.translation.request import RequestedOptions
@@ -36,6 +37,7 @@ _LINES_PER_REQUEST = 32
 _NAMED_DIRECTIONS = 100
 _REQUESTS_AHEAD = 64
 _FULL_QUEUE_PAUSE_S = 0.01
+_TEXT_DEFAULTS = TextOptions()
 
 
 def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
@@ -183,12 +185,14 @@ class LineOptions:
         target: language of the translations, likewise.
         n_best: whether all translations of a line are written, as in Moses' n-best lists: its number from 0,
             the translation and its score between bars.
+        text: how each line is treated.
     """
 
     split: bool = True
     source: str | None = None
     target: str | None = None
     n_best: bool = False
+    text: TextOptions = _TEXT_DEFAULTS
 
 
 _LINE_BY_LINE = LineOptions()

@@ -8,6 +8,7 @@ from typing import Any, Self
 from server.engine.options import OPTIONS
 from server.service.text.codec import TextTranslation
 from server.service.text.languages import Detection
+from server.service.text.options import TextOptions
 
 _DEFAULTS = {one.name: one.default for one in OPTIONS if one.option.has_field and not one.option.is_text}
 _FOR_PIVOT = frozenset(one.name for one in OPTIONS if one.option.for_pivot)
@@ -101,6 +102,7 @@ class TranslationRequest:
         target: language code.
         options: decoding options.
         is_html: whether the texts are HTML.
+        text_options: how the texts are treated.
         deadline_s: monotonic time after which the client does not wait any more.
     """
 
@@ -111,6 +113,7 @@ class TranslationRequest:
     deadline_s: float
     options: RequestedOptions = field(default_factory=RequestedOptions)
     is_html: bool = False
+    text_options: TextOptions = field(default_factory=TextOptions)
 
     def part(self, places: Sequence[int], number: int | None = None) -> Self:
         """The same request with some of its texts.
@@ -146,6 +149,7 @@ class Translation:
         detected: for each text the guess that `auto` was replaced by; empty if the source was stated.
         pivot: language between source and target, if two models translated.
         cached: sentences that were in the cache; None if it was not asked.
+        guards: how often a check fired, by reason and outcome.
     """
 
     texts: tuple[TextTranslation, ...]
@@ -159,6 +163,7 @@ class Translation:
     detected: tuple[Detection, ...] = ()
     pivot: str | None = None
     cached: int | None = None
+    guards: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def through(middle: Translation, final: Translation) -> Translation:
@@ -172,7 +177,11 @@ def through(middle: Translation, final: Translation) -> Translation:
         A translation from the source of the first to the target of the second.
     """
     texts = tuple(
-        text if before.finish_reason == "eos" else replace(text, finish_reason=before.finish_reason)
+        replace(
+            text,
+            finish_reason=text.finish_reason if before.finish_reason == "eos" else before.finish_reason,
+            warnings=tuple(dict.fromkeys((*before.warnings, *text.warnings))),
+        )
         for before, text in zip(middle.texts, final.texts, strict=True)
     )
     return Translation(
@@ -186,6 +195,7 @@ def through(middle: Translation, final: Translation) -> Translation:
         stages_s={stage: stage_s + final.stages_s[stage] for stage, stage_s in middle.stages_s.items()},
         pivot=middle.target,
         cached=None if middle.cached is final.cached is None else (middle.cached or 0) + (final.cached or 0),
+        guards=Counter(middle.guards) + Counter(final.guards),
     )
 
 
@@ -228,4 +238,5 @@ def gathered(
         stages_s={stage: max((part.stages_s[stage] for part in done), default=0.0) for stage in STAGES},
         pivot=None if largest is None else largest.pivot,
         cached=sum(counts) if counts else None,
+        guards=sum((Counter(part.guards) for part in done), Counter()),
     )

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,6 +7,7 @@ from server.api.schemas import read_detect_fields, read_translate_fields, transl
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
 from server.service.text.languages import Detection
+from server.service.text.options import TextOptions
 from server.service.translation.request import RequestedOptions, Translation
 
 REQUIRED = {"q": "a", "source": "en", "target": "de"}
@@ -173,7 +175,7 @@ def test_detect_takes_one_string() -> None:
 
 
 def translation(
-    count: int, reason: str = "eos", detected: Detection | None = None, pivot: str | None = None
+    count: int, reason: str = "eos", detected: tuple[Detection, ...] = (), pivot: str | None = None
 ) -> Translation:
     text = TextTranslation(("x", "y"), (-0.1234567, -2.0), reason)
     return Translation((text,) * count, "en", "de", count, 1, 1, {}, {}, detected, pivot)
@@ -206,3 +208,41 @@ def test_a_pivot_is_said_once_whatever_the_shape() -> None:
 def test_a_cut_translation_always_says_so() -> None:
     fields = read_translate_fields(REQUIRED, typed=True)
     assert translate_answer(fields, translation(1, "length"))["finishReason"] == "length"
+
+
+def test_options_of_texts_come_from_the_request_or_the_server() -> None:
+    def options(defaults: TextOptions = TextOptions(), **fields: object) -> TextOptions:  # noqa: B008
+        return read_translate_fields(REQUIRED | fields, typed=True).text_options(defaults)
+
+    assert options() == TextOptions()
+    assert options(TextOptions(guard="off")).guard == "off"
+    assert options(TextOptions(guard="off"), guard="flag").guard == "flag"
+    assert options(protect="Acme").protect == ("Acme",)
+    assert options(protect=["Acme", "/x+/"], split_lines=True, translate_attributes=True) == TextOptions(
+        protect=("Acme", "/x+/"), split_lines=True, translate_attributes=True
+    )
+    for wrong in (
+        {"guard": "maybe"},
+        {"guard": 1},
+        {"protect": [1]},
+        {"protect": ["/(/"]},
+        {"warnings": "x"},
+    ):
+        with pytest.raises(InvalidOptionError, match=next(iter(wrong))):
+            options(**wrong)
+
+
+def test_a_form_states_options_of_texts_too() -> None:
+    given = REQUIRED | {"protect": "Acme", "split_lines": "true", "guard": "off", "warnings": ""}
+    assert read_translate_fields(given, typed=False).text_options(TextOptions()) == TextOptions(
+        guard="off", protect=("Acme",), split_lines=True
+    )
+
+
+@pytest.mark.parametrize(("q", "expected"), [("a", ["loop"]), (["a"], [["loop"]])])
+def test_warnings_have_the_shape_of_the_texts(q: object, expected: object) -> None:
+    done = translation(1)
+    done = replace(done, texts=tuple(replace(text, warnings=("loop",)) for text in done.texts))
+    fields = read_translate_fields(REQUIRED | {"q": q, "warnings": True}, typed=True)
+    assert translate_answer(fields, done)["warnings"] == expected
+    assert "warnings" not in translate_answer(read_translate_fields(REQUIRED | {"q": q}, typed=True), done)

@@ -41,6 +41,8 @@ def exercised(metrics: Metrics) -> str:
     metrics.finished("eos", 10, 12, 0.001)
     metrics.finished("cancelled", 10, 0, 0.001)
     metrics.error("run_failed")
+    metrics.guarded("loop", "mended", 2)
+    metrics.guarded("a reason of tomorrow", "kept", 1)
     stats = EngineStats(1, 10, 0.5, 3, 32, 16, 4096, True, 0.0)
     metrics.models.set_models([model("m"), model("n")], [("en", "de", ""), ("fr", "de", "en")])
     metrics.refresh(stats, {"m": stats})
@@ -150,3 +152,11 @@ def test_promtool_finds_nothing(metrics: Metrics) -> None:
         ["promtool", "check", "metrics"], input=exercised(metrics), capture_output=True, text=True, timeout=30
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_alarms_of_unknown_reason_are_counted_as_others(metrics: Metrics) -> None:
+    text = exercised(metrics)
+    assert 'dragoman_guard_total{outcome="mended",reason="loop"} 2.0' in text
+    assert 'dragoman_guard_total{outcome="kept",reason="other"} 1.0' in text
+    assert 'dragoman_guard_total{outcome="kept",reason="detached"} 0.0' in text
+    assert "tomorrow" not in text

@@ -6,6 +6,7 @@ import pytest
 
 from server.errors import DeadlineExceededError, QueueFullError, UnsupportedLanguageError
 from server.service.text.languages import UNDETERMINED
+from server.service.text.options import TextOptions
 from server.service.translation.request import RequestedOptions
 from server.service.translation.router import Router
 from tests.server.fake_router import Models, request
@@ -127,3 +128,11 @@ def test_a_language_goes_into_itself_unchanged_and_without_a_model() -> None:
 def test_a_text_without_words_is_undetermined(text: str) -> None:
     found = Models("en-de").run(lambda router: router.detect(text))
     assert [(one.language, one.confidence) for one in found] == [(UNDETERMINED, 0), ("en", 0), ("de", 0)]
+
+
+def test_without_the_guard_a_stated_source_is_believed() -> None:
+    models = Models("en-de")
+    text = "Der Bus fährt heute nicht über den Marktplatz."
+    for guard, translated in (("off", text.upper()), ("flag", text), ("mend", text)):
+        translation = models.translate(text, text_options=TextOptions(guard=guard))
+        assert translation.texts[0].hypotheses == (translated,)
