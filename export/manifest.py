@@ -86,9 +86,7 @@ class Architecture(Part):
     source_vocab_size: Count
     vocab_size: Count = Field(description="target vocabulary: the width of logits")
     parameters: Count
-    details: ArchitectureDetails | None = Field(
-        default=None, description="not stated by bundles of before 0.2; the server needs none of it"
-    )
+    details: ArchitectureDetails | None = Field(default=None, description="the server needs none of it")
 
 
 class Graphs(Part):

@@ -60,16 +60,16 @@ class Caches(Protocol):
     def move(self, place: int, last: int, filled: int, source: int) -> None:
         """Copy the sentence at `last` to `place`: `filled` target and `source` source positions.
 
-        It may be done later, with others: nothing else may be asked for before `settle`.
+        It may be done later, with others: nothing else may be asked for before `flush_moves`.
         """
 
-    def settle(self) -> None:
+    def flush_moves(self) -> None:
         """Do what `move` has put off."""
 
-    def covered(self, count: int) -> int:
-        """Tell how many sentences, the places behind them included, a step of `count` had better be made for.
+    def padded_batch(self, count: int) -> int:
+        """Give the size of the padded batch in which a step of `count` sentences is made.
 
-        At least `count`, and no more than there are places. What is in the places behind them is never read.
+        At least `count`, and no more than there are places. What the padding yields is never read.
         """
 
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Tensor]]:

@@ -26,9 +26,8 @@ from server.process_tuning import return_free_memory
 from server.runtime.device.device import OnnxDevice
 from server.runtime.device.sessions import DeviceDecoder, DeviceEncoder, DeviceMemory
 from server.runtime.model_spec import ModelSpec, cache_names
-from server.runtime.multi_step.beam import OnnxBeamMultiStep
 from server.runtime.multi_step.graphs import MultiStepGraphs
-from server.runtime.multi_step.greedy import OnnxGreedyMultiStep
+from server.runtime.multi_step.session import OnnxBeamMultiStep, OnnxGreedyMultiStep
 from server.runtime.onnx.concurrency import PROCESS_TRAFFIC
 from server.runtime.onnx.graph import FileStates, Graph, file_states
 from server.runtime.onnx.packed_weights import open_packed, packed_graphs
@@ -36,7 +35,7 @@ from server.runtime.onnx.projection import COLUMN_INPUTS, OnnxColumns
 from server.runtime.onnx.session_options import CPU, Provider, open_session, run_options, session_options
 from server.runtime.onnx.sessions import OnnxDecoder, OnnxEncoder
 from server.runtime.onnx.top_k_ranker import OnnxRanker, host_ranking_graph
-from server.runtime.sessions import DecoderSession, EncoderSession
+from server.runtime.sessions import DecoderSession, EncoderSession, MultiStepSession
 
 PROCESSOR = OnnxDevice("cpu", CPU, CPU)
 
@@ -142,7 +141,8 @@ class ModelRuntime:
         for width in beam_widths:
             runtime._decoder_graph(width)
         if multi_step and runtime._multi_step is not None:
-            runtime._multi_step.load(manifest.generation.beam_size or 1)
+            for width in {1, manifest.generation.beam_size or 1}:
+                runtime._multi_step.load(width)
         return_free_memory()  # of loading; forked processes would have it, too
         return runtime
 
@@ -180,17 +180,20 @@ class ModelRuntime:
             return DeviceDecoder(graph, self._run_options, self._device)
         return OnnxDecoder(graph, self._run_options)
 
-    def greedy_multi_step(self, stop: NDArray[np.int64]) -> OnnxGreedyMultiStep | None:
-        """Give what makes several greedy steps of a few sentences; see `Runtime.greedy_multi_step`."""
-        if self._multi_step is None:
-            return None
-        return self._multi_step.greedy(self._spec, self._run_options, stop)
+    def multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> MultiStepSession[Any, Any] | None:
+        """Give what makes several steps of a few sentences; see `Runtime.multi_step`.
 
-    def beam_multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> OnnxBeamMultiStep | None:
-        """Give what makes several steps of a few sentences; see `Runtime.beam_multi_step`."""
-        if self._multi_step is None:
+        Beams have it loaded with the first sentence of their width, though it may be long until there are
+        few: memory that comes much later looks like a leak.
+        """
+        graphs = [] if self._multi_step is None else self._multi_step.of(beam_width)
+        if not graphs:
             return None
-        return self._multi_step.beams(beam_width, self._spec, self._run_options, stop)
+        if beam_width == 1:
+            return OnnxGreedyMultiStep(graphs, self._run_options, stop, self._spec)
+        for graph in graphs:
+            graph.session(alone=True)
+        return OnnxBeamMultiStep(graphs, self._run_options, stop, self._spec)
 
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
@@ -245,8 +248,6 @@ class ModelRuntime:
         _require(file, "logits width", outputs["logits"].shape[-1], size.vocab_size)
         if first.type not in _DTYPES or (first.type == _INT8 and self._device):
             raise BundleError(file, f"self_key_0 is a {first.type}")
-        if inputs.get("cross_last_key_0", first).type != first.type:
-            raise BundleError(file, "caches are of two types, as in bundles of before 0.2: export it again")
         return ModelSpec(
             decoder_layers=size.decoder_layers,
             decoder_heads=size.decoder_heads,

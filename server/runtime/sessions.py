@@ -7,7 +7,7 @@ binds them, so the same engine runs over ONNX Runtime, over a fake in tests and 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from server.runtime.model_spec import Array, ModelSpec
 
 if TYPE_CHECKING:
     from server.runtime.memory import Device, Ranker
+
+Plan = TypeVar("Plan", contravariant=True)
+Made = TypeVar("Made", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -77,27 +80,6 @@ class DecoderSession(Protocol):
         """
 
 
-class GreedyMultiStepSession(Protocol):
-    """Runs the decoder for several target positions of a few sentences. Owned by one worker thread."""
-
-    def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
-        """Take the best tokens so often, up to the first end token: the tokens and caches of single steps.
-
-        Running it again with the same inputs writes the same values, and so does `DecoderSession.step`.
-
-        Args:
-            buffers: of N sentences and beam width 1; `logits` are not written.
-            steps: how often at most, at least 1.
-            may_end: whether the end token may be taken.
-
-        Returns:
-            int64 [M, N], the tokens of the M steps that were made; None if it is better not done now.
-
-        Raises:
-            InferenceError: the run failed; the session stays usable.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Beams:
     """What a search knows of N sentences of K beams; the best beam comes first.
@@ -105,13 +87,13 @@ class Beams:
     Attributes:
         order: int64 [N, K], the row of each beam, counted over all sentences.
         scores: float64 [N, K], log-probability of each beam; minus infinity where there is none yet.
-        room: int64 [N], how many hypotheses of each sentence may end before it may be done.
+        remaining: int64 [N], how many hypotheses of each sentence may end before it may be done.
         may_end: whether the end token may be chosen.
     """
 
     order: NDArray[np.int64]
     scores: NDArray[np.float64]
-    room: NDArray[np.int64]
+    remaining: NDArray[np.int64]
     may_end: bool
 
 
@@ -133,24 +115,32 @@ class BeamSteps:
     chosen: NDArray[np.int64]
     broken: NDArray[np.bool_]
 
+    def __len__(self) -> int:
+        """Steps M."""
+        return len(self.chosen)
 
-class BeamMultiStepSession(Protocol):
-    """Runs several steps of beam search for a few sentences. Owned by one worker thread."""
 
-    def run(self, buffers: StepBuffers, beams: Beams, steps: int) -> BeamSteps | None:
-        """Make steps until a sentence may be done: the same beams and caches as single steps.
+class MultiStepSession(Protocol[Plan, Made]):
+    """Runs the decoder for several target positions of a few sentences. Owned by one worker thread."""
+
+    def run(self, buffers: StepBuffers, plan: Plan, steps: int) -> Made | None:
+        """Make steps: the same tokens and caches as single steps.
+
+        Greedy search makes them up to the first end token, and running it again writes the same values; so
+        does `DecoderSession.step`. Beam search makes them until a sentence may be done; the caches are
+        afterwards in the order of the beams, so beam k of sentence n is in row n*K + k.
 
         Args:
-            buffers: of the sentences; `logits` are not written. The caches are afterwards in the order of the
-                beams, so beam k of sentence n is in row n*K + k.
-            beams: of the sentences.
-            steps: how many at most, at least 1; none of them is a sentence's last.
+            buffers: of the sentences; `logits` are not written.
+            plan: for greedy search whether the end token may be taken; for beam search the beams.
+            steps: how many at most, at least 1; none of a beam search is a sentence's last.
 
         Returns:
-            What was found; None, and nothing is written, if it is better not done now.
+            What the M steps found: tokens int64 [M, N], or `BeamSteps`. None, and nothing is written, if it
+            is better not done now.
 
         Raises:
-            InferenceError: the run failed; nothing is written, the session stays usable.
+            InferenceError: the run failed; the session stays usable, and beams can go on in single steps.
         """
 
 
@@ -197,15 +187,13 @@ class Runtime(Protocol):
             InferenceError: the decoder cannot be loaded.
         """
 
-    def greedy_multi_step(self, stop: NDArray[np.int64]) -> GreedyMultiStepSession | None:
-        """Give what makes several greedy steps of a few sentences, for one worker, if there is such a thing.
+    def multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> "MultiStepSession[Any, Any] | None":
+        """Give what makes several steps of a few sentences, for one worker, if there is such a thing.
 
         Args:
+            beam_width: 1 gives a session of greedy search.
             stop: int64 [], which another thread may set: other than 0 it ends a run after the next step.
         """
-
-    def beam_multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> BeamMultiStepSession | None:
-        """Give the same for beam search of this width; see `greedy_multi_step`."""
 
     def ranker(self, best: int) -> "Ranker | None":
         """Give what finds the `best` best columns of scores in numpy arrays, for one worker.

@@ -172,11 +172,11 @@ class Arena:
         """Give the arrays of `count` sentences from place `first` on, as the decoder's inputs and outputs.
 
         Prefixes are kept until the next growth, so that a decoder sees the same object for the same batch
-        size. Those of all sentences may go on into the places behind them (`Caches.covered`): what a step
-        writes there is overwritten by who comes there.
+        size. Those of all sentences may be padded (`Caches.padded_batch`): what a step writes behind them is
+        overwritten by who comes there.
         """
         if first == 0 and count == self.count:
-            count = self._cover()
+            count = self._pad_batch()
         if first == 0 and count in self._prefixes:
             return self._prefixes[count]
         sentences = slice(first, first + count)
@@ -224,7 +224,7 @@ class Arena:
         self._caches.clear(self.logits[rows])
 
     def retire(self, place: int) -> None:
-        """Drop the sentence at `place`; the last one, if another, moves there. End a series with `settle`."""
+        """Drop the sentence at `place`; another last one moves there. End a series with `flush_moves`."""
         last = self.count - 1
         if place != last:
             self._caches.move(place, last, int(self.target_lengths[last]), int(self.source_lengths[last]))
@@ -233,19 +233,19 @@ class Arena:
         if last == 0 and max(self.target_capacity, self.source_capacity) > KEPT_CAPACITY:
             self._allocate_smallest()
 
-    def settle(self) -> None:
+    def flush_moves(self) -> None:
         """Let the caches do what they have put off, after the last of some sentences was dropped."""
-        self._caches.settle()
+        self._caches.flush_moves()
 
-    def _cover(self) -> int:
-        """Let sentences begin in the places that a step covers besides; gives how many it covers."""
-        covered = self._caches.covered(self.count)
-        if covered > self.count:
-            rows = slice(self.rows, covered * self.beam_width)
+    def _pad_batch(self) -> int:
+        """Let dummy sentences begin in the padding of a step; gives the size of the padded batch."""
+        padded = self._caches.padded_batch(self.count)
+        if padded > self.count:
+            rows = slice(self.rows, padded * self.beam_width)
             for array in (self.input_ids, self._positions, self._self_lengths):
                 array[rows] = 0
-            self._cross_lengths[self.count : covered] = 0
-        return covered
+            self._cross_lengths[self.count : padded] = 0
+        return padded
 
     def _allocate_smallest(self) -> None:
         """Replace all caches by empty ones of the first capacity."""

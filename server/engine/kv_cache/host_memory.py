@@ -84,10 +84,10 @@ class HostCaches:
         for array in self._last:
             array[place] = array[last]
 
-    def settle(self) -> None:
+    def flush_moves(self) -> None:
         """Do nothing: `move` puts nothing off."""
 
-    def covered(self, count: int) -> int:
+    def padded_batch(self, count: int) -> int:
         """Give the same number: on a processor every row costs; see `memory.Caches`."""
         return count
 

@@ -1,13 +1,13 @@
 """Beam search over many sentences at once, with CTranslate2's rules or transformers'.
 
-**One step of a sentence.** Each of its K beams offers its 2K most probable tokens (ties: lowest id). Of the
-2K*K offers the 2K with the highest `log P` are the candidates, best first (ties: lowest beam, then lowest
+**One step of a sentence.** Each of its K beams proposes its 2K most probable tokens (ties: lowest id). Of
+these 2K*K the 2K with the highest `log P` are the candidates, best first (ties: lowest beam, then lowest
 id). Those of the first K that end (with the end token, or because this is the last step) become hypotheses.
 The first K that do not end become the beams. At the first step all beams are equal, so only beam 0 takes
-part. When a sentence is done and which hypotheses count is a matter of `ending`.
+part. When a sentence is done and which hypotheses count is a matter of `stopping`.
 
-**Bursts** make these steps inside ONNX Runtime (`BeamBurstSession`), as long as the sentences want nothing
-else and none can be done; the search is told what they found.
+**Multi-step decoding** makes these steps inside ONNX Runtime (`MultiStepSession`), as long as the sentences
+want nothing else and none can be done; the search is told what was found.
 
 **Forced tokens** (`constraints`): every beam continues itself with the token, at no cost.
 
@@ -28,28 +28,25 @@ import numpy as np
 
 from server.engine.options import DecodingOptions
 from server.engine.search.cache_rows import assign_rows
-from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
+from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
 from server.engine.search.candidates import Candidates, normalisers_of, top_2k
-from server.engine.search.constraints import Constraints
-from server.engine.search.sampling import Sampler
 from server.engine.search.search import (
     NO_ROWS,
     Advance,
     Floats,
     Places,
+    Search,
     SearchResult,
     Tokens,
     broken_rows,
     make_result,
-    with_room,
 )
 from server.engine.search.stopping import Ended, StoppingCriterion, criterion_of
-from server.engine.sentence_arrays import SentenceArrays
 from server.runtime.memory import Ranker
 from server.runtime.sessions import Beams, BeamSteps
 
 
-class BeamSearch:
+class BeamSearch(Search):
     """The K most probable hypotheses at every step, or K samples. Owned by the worker thread."""
 
     def __init__(
@@ -61,64 +58,47 @@ class BeamSearch:
         forced_end: bool = False,
         ranker: Ranker | None = None,
     ) -> None:
-        """Make room for `max_sentences`; histories grow as needed.
+        """Make room for `max_sentences`; see `Search`.
 
         Args:
             beam_width: beams K per sentence, at least 2.
-            max_sentences: most sentences at a time.
-            eos_id: the token that ends a target.
-            suppressed_ids: tokens that are never written.
-            forced_end: whether the last step of every sentence yields the end token.
+            max_sentences: as of `Search`.
+            eos_id: as of `Search`.
+            suppressed_ids: as of `Search`.
+            forced_end: as of `Search`.
             ranker: finds the 2K best columns of rows; numpy does it if None.
         """
+        super().__init__(beam_width, max_sentences, eos_id, suppressed_ids, forced_end, histories=2)
         self._width = beam_width
         self._ranker = ranker
-        self._eos_id = eos_id
-        self._forced_end = forced_end
-        self._tokens = np.zeros((max_sentences, 32, beam_width), np.int32)
-        self._parents = np.zeros((max_sentences, 32, beam_width), np.int32)
-        self._arrays = arrays = SentenceArrays(max_sentences)
+        arrays = self._arrays
         self._row_of = arrays.array(np.intp, beam_width)
         self._log_probability = arrays.array(np.float64, beam_width)
-        self._steps = arrays.array(np.intp)
-        self._max_length = arrays.array(np.intp)
         self._normalised_first = arrays.array(np.bool_)
-        self._full = arrays.array(np.bool_)
+        self._always_checked = arrays.array(np.bool_)
         self._options = arrays.values(DecodingOptions())
         self._criteria: list[StoppingCriterion] = arrays.values(criterion_of(DecodingOptions(), 1))
         self._places = np.arange(max_sentences)[:, None]
         self._identity = np.tile(np.arange(beam_width), (max_sentences, 1))
         self._some_first = False  # whether one of all sentences since the last look is normalised first
-        self._constraints = Constraints(beam_width, max_sentences, eos_id, suppressed_ids, forced_end)
-        self._sampler = Sampler(max_sentences)
 
-    def admit(
-        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
-    ) -> None:
-        """Start a sentence at `place`; see `Search.admit`."""
-        self._steps[place] = 0
-        self._max_length[place] = max_length
+    def _admit(self, place: int, options: DecodingOptions, changes: bool) -> None:
         self._log_probability[place] = -np.inf
         self._log_probability[place, : options.num_hypotheses if options.samples else 1] = 0.0
         self._row_of[place] = np.arange(self._width)
         self._options[place] = options
-        self._criteria[place] = criterion_of(options, max_length)
-        self._full[place] = False
-        changes = self._constraints.admit(place, options, max_length)
+        self._criteria[place] = criterion_of(options, int(self._max_length[place]))
+        self._always_checked[place] = False
         self._normalised_first[place] = changes and options.follows_transformers
         self._some_first |= bool(self._normalised_first[place])
-        self._tokens, self._parents = (
-            with_room(array, max_length) for array in (self._tokens, self._parents)
-        )
-        self._sampler.admit(place, options, source, max_length)
 
     def needs_all(self, count: int) -> bool:
         """Whether a sentence draws or is constrained; see `Search.needs_all`."""
         if self._some_first and self._normalised_first[:count].any():
             return True
-        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
+        return super().needs_all(count)
 
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+    def advance(self, logits: Floats, columns: CandidateIds = WHOLE_VOCABULARY) -> Advance:
         """Choose the next beams of every sentence; see `Search.advance`."""
         found, gains = self._top_2k(logits, columns)
         candidates = self._candidates(found, gains, columns)
@@ -126,7 +106,7 @@ class BeamSearch:
         return self._choose(candidates, gains)
 
     def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
-        """Choose them of what is offered; see `Search.choose`."""
+        """Choose them of these; see `Search.choose`."""
         candidates = self._candidates(tokens, log_probabilities, WHOLE_VOCABULARY)
         return self._choose(candidates, log_probabilities)
 
@@ -135,7 +115,7 @@ class BeamSearch:
 
         Args:
             found: the candidates.
-            gains: float32 [N*K, k], log-probabilities that the rows offered.
+            gains: float32 [N*K, k], log-probabilities of the best of each row.
         """
         self._force(found)
         width, count = self._width, len(found.tokens)
@@ -143,7 +123,7 @@ class BeamSearch:
         last_step = self._steps[:count] + 1 >= self._max_length[:count]
         chosen = self._identity[:count]
         ends = found.tokens[:, :width] == self._eos_id
-        looked_at = np.flatnonzero(ends.any(axis=1) | last_step | self._full[:count])
+        looked_at = np.flatnonzero(ends.any(axis=1) | last_step | self._always_checked[:count])
         ended = []
         if len(looked_at):
             chosen = chosen.copy()
@@ -153,44 +133,31 @@ class BeamSearch:
         return self._keep(count, found, chosen, ended, broken)
 
     def max_unconstrained_steps(self, count: int) -> tuple[int, Beams]:
-        """Tell what sentences can do without this search.
-
-        Args:
-            count: of the sentences, those in the first places.
-
-        Returns:
-            How many steps can be made of which all want nothing but the most probable candidates and none is
-            a sentence's last, and what is known of the sentences.
-        """
+        """Give the steps and the beams; see `Search.max_unconstrained_steps`. None is a sentence's last."""
         steps = self._steps[:count]
         most, may_end = self._constraints.max_unconstrained_steps(steps)
         beams = Beams(
             order=self._row_of[:count] + self._places[:count] * self._width,
             scores=self._log_probability[:count],
-            room=np.array([ending.room for ending in self._criteria[:count]], np.int64),
+            remaining=np.array([criterion.remaining for criterion in self._criteria[:count]], np.int64),
             may_end=may_end,
         )
         if self._sampler.draws(count):
             return 0, beams
-        if self._full[:count].any() or (self._some_first and self._normalised_first[:count].any()):
+        if self._always_checked[:count].any() or (self._some_first and self._normalised_first[:count].any()):
             return 0, beams
         left = int((self._max_length[:count] - steps).min()) - 1
         return min(left, most), beams
 
     def apply_steps(self, made: BeamSteps) -> Advance:
-        """Take over what sentences have done without this search.
-
-        Args:
-            made: of the sentences in the first places; at most `max_unconstrained_steps`, and only in the
-                last of them a sentence had no `room` left.
-        """
+        """Take over steps, only in the last of which nothing remains; see `Search.apply_steps`."""
         steps_made, count, width = made.chosen.shape
         places, nth = self._places[:count], np.arange(steps_made)
         steps = self._steps[:count, None] + nth
         chosen = nth[:, None, None], places, made.chosen
         tokens = made.tokens[chosen]
-        self._tokens[places, steps] = tokens.swapaxes(0, 1)
-        self._parents[places, steps] = made.parents[chosen].swapaxes(0, 1)
+        for history, written in zip(self._histories, (tokens, made.parents[chosen]), strict=True):
+            history[places, steps] = written.swapaxes(0, 1)
         self._log_probability[:count] = made.scores[-1][places, made.chosen[-1]]
         self._row_of[:count] = np.arange(width)
         ends = (made.tokens[:, :, :width] == self._eos_id).any(axis=2)
@@ -214,15 +181,7 @@ class BeamSearch:
         found = [(score, self._tokens_of(place, ended)) for score, ended in ranked]
         return make_result(found, self._eos_id, is_cut=cut)
 
-    def move(self, last: int, to: int) -> None:
-        """Forget the sentence at `to`; the one at `last` moves there."""
-        filled = int(self._steps[last])
-        for history in (self._tokens, self._parents):
-            history[to, :filled] = history[last, :filled]
-        for part in (self._arrays, self._constraints, self._sampler):
-            part.move(last, to)
-
-    def _top_2k(self, logits: Floats, columns: Columns) -> tuple[Places, Floats]:
+    def _top_2k(self, logits: Floats, columns: CandidateIds) -> tuple[Places, Floats]:
         """Constrain the scores [N*K, C] and find the 2K best of every row; see `top_2k`."""
         count = len(logits) // self._width
         first = before = None
@@ -233,27 +192,27 @@ class BeamSearch:
         self._constraints.apply(logits, self._steps[:count], columns, before)
         return top_2k(logits, 2 * self._width, self._ranker, before, first)
 
-    def _candidates(self, found: Places, gains: Floats, columns: Columns) -> Candidates:
+    def _candidates(self, found: Places, gains: Floats, columns: CandidateIds) -> Candidates:
         """Find the 2K best continuations of every sentence, best first.
 
         Args:
-            found: [N*K, k], columns that the rows offer, of equally probable ones the lowest first.
+            found: [N*K, k], the best columns of the rows, of equally probable ones the lowest first.
             gains: float32 [N*K, k], their log-probabilities.
             columns: what the columns stand for.
         """
-        width, offers = self._width, found.shape[1]
+        width, each = self._width, found.shape[1]
         count = len(found) // width
-        places, by_row, by_sentence = self._places[:count], (count, width, offers), (count, width * offers)
+        places, by_row, by_sentence = self._places[:count], (count, width, each), (count, width * each)
         row_of = self._row_of[:count]
         by_beam = gains.reshape(by_row)[places, row_of]
         totals = (by_beam + self._log_probability[:count, :, None]).reshape(by_sentence)
         chosen = found.reshape(by_row)[places, row_of].reshape(by_sentence)
         # In order of beam, equal ones in order of token: a stable sort breaks ties as documented.
         best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * width]
-        return Candidates(best // offers, columns.tokens(places, chosen[places, best]), totals[places, best])
+        return Candidates(best // each, columns.tokens(places, chosen[places, best]), totals[places, best])
 
     def _draw(
-        self, found: Candidates, logits: Floats, offered: Places, gains: Floats, columns: Columns
+        self, found: Candidates, logits: Floats, best_columns: Places, gains: Floats, columns: CandidateIds
     ) -> None:
         """Put what was drawn in the place of the candidates: each beam continues itself."""
         width, steps = self._width, self._steps[: len(found.tokens)]
@@ -264,7 +223,7 @@ class BeamSearch:
             drawn = self._sampler.draw(logits, rows, places, samples, steps[places])
             found.tokens[places, samples] = columns.tokens(places, drawn)
             best = gains[rows].argmax(axis=1)
-            normalisers = logits[rows, offered[rows, best]] - gains[rows, best]
+            normalisers = logits[rows, best_columns[rows, best]] - gains[rows, best]
             found.scores[places, samples] += logits[rows, drawn] - normalisers
 
     def _force(self, found: Candidates) -> None:
@@ -338,15 +297,15 @@ class BeamSearch:
             for k in range(self._width)
             if scores[k] > -math.inf and (last_step or tokens[k] == self._eos_id)
         ]
-        ending = self._criteria[place]
+        criterion = self._criteria[place]
         for k in ended:
-            ending.add(scores[k], Ended(steps, parents[k], tokens[k]), is_best=k == 0)
-        self._full[place] = ending.full
+            criterion.add(scores[k], Ended(steps, parents[k], tokens[k]), is_best=k == 0)
+        self._always_checked[place] = criterion.checks_always
         return ended
 
     def _tokens_of(self, place: int, ended: Ended) -> list[int]:
         """Read the tokens of a hypothesis, first to last, along the back pointers."""
-        tokens, parents = (of_all[place, : ended.steps].tolist() for of_all in (self._tokens, self._parents))
+        tokens, parents = (history[place, : ended.steps].tolist() for history in self._histories)
         found, beam = [ended.token], ended.beam
         for step in range(ended.steps - 1, -1, -1):
             found.append(tokens[step][beam])
@@ -365,8 +324,8 @@ class BeamSearch:
         steps, places = self._steps[:count], self._places[:count]
         parents, tokens = found.parents[places, chosen], found.tokens[places, chosen]
         self._log_probability[:count] = found.scores[places, chosen]
-        self._tokens[places[:, 0], steps] = tokens
-        self._parents[places[:, 0], steps] = parents
+        for history, written in zip(self._histories, (tokens, parents), strict=True):
+            history[places[:, 0], steps] = written
         from_rows = self._row_of[:count][places, parents]
         to_rows = assign_rows(from_rows)
         self._row_of[:count] = to_rows

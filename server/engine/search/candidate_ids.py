@@ -13,7 +13,7 @@ Places = NDArray[np.intp]
 Tokens = NDArray[np.int64]
 
 
-class Columns:
+class CandidateIds:
     """Columns of the scores of one step and the tokens they stand for. Owned by the worker thread."""
 
     def __init__(self, ids: Tokens | None = None, vocabulary_size: int = 0) -> None:
@@ -73,5 +73,5 @@ class Columns:
         return (capped + np.arange(len(capped))[:, None] * (self._last + 2)).reshape(-1)
 
 
-WHOLE_VOCABULARY = Columns()
+WHOLE_VOCABULARY = CandidateIds()
 """Column c is token c."""

@@ -1,6 +1,6 @@
-"""What the rows of a beam search offer: of each its most probable columns, whoever finds them.
+"""The candidates of a beam search: of each row its most probable columns, whoever finds them.
 
-ONNX Runtime (`memory.Ranker`) or numpy find them. A row's offers depend on that row alone, bit by bit.
+ONNX Runtime (`memory.Ranker`) or numpy find them, for each row alone, bit by bit.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Candidates:
 
 def top_2k(
     logits: Floats,
-    offers: int,
+    best: int,
     ranker: Ranker | None,
     before: Floats | None,
     first: Rows | None,
@@ -42,7 +42,7 @@ def top_2k(
 
     Args:
         logits: float32 [R, C], constrained.
-        offers: how many columns, k.
+        best: how many columns, k.
         ranker: finds them; numpy does it if None.
         before: normalisers of the rows in `first` before they were constrained, float32 [R].
         first: rows [R] that are normalised first and constrained afterwards; None if there are none.
@@ -57,7 +57,7 @@ def top_2k(
             rows = np.flatnonzero(first)
             log_probabilities[rows] = logits[rows[:, None], found[rows]] - before[rows, None]
         return found, log_probabilities
-    found, values = top_k(logits, offers)
+    found, values = top_k(logits, best)
     return found, values - _normalisers(logits, values.max(axis=1), before, first)[:, None]
 
 

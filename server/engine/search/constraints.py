@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
-from server.engine.search.candidate_ids import Columns
+from server.engine.search.candidate_ids import CandidateIds
 from server.engine.search.required import RequiredSequences
 from server.engine.sentence_arrays import SentenceArrays
 
@@ -117,7 +117,7 @@ class Constraints:
             self._written[to * width : (to + 1) * width] = self._written[last * width : (last + 1) * width]
 
     def apply(
-        self, logits: Floats, steps: Places, columns: Columns, normalisers: Floats | None = None
+        self, logits: Floats, steps: Places, columns: CandidateIds, normalisers: Floats | None = None
     ) -> None:
         """Change the scores of one step, in place.
 
@@ -193,7 +193,9 @@ class Constraints:
         self._written[writing, np.repeat(steps, self._width)[writing]] = tokens[writing]
         self._required.record(len(steps), tokens, rows, parents)
 
-    def _forbid(self, logits: Floats, places: Places, tokens: NDArray[np.int64], columns: Columns) -> None:
+    def _forbid(
+        self, logits: Floats, places: Places, tokens: NDArray[np.int64], columns: CandidateIds
+    ) -> None:
         """Forbid tokens [M] in all rows of sentences [S]."""
         by_sentence = logits.reshape(-1, self._width, logits.shape[1])
         if columns.are_tokens and len(places) == len(by_sentence):
@@ -213,7 +215,7 @@ class Constraints:
         self._some_force = bool(self._forces[:count].any())
 
     def _look_back(
-        self, logits: Floats, places: Places, steps: Places, columns: Columns, normalisers: Floats | None
+        self, logits: Floats, places: Places, steps: Places, columns: CandidateIds, normalisers: Floats | None
     ) -> None:
         """Penalise and forbid what sentences have already said.
 

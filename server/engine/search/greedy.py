@@ -3,29 +3,25 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
-from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
-from server.engine.search.constraints import Constraints
+from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
 from server.engine.search.log_sum_exp import log_sum_exp
-from server.engine.search.sampling import Sampler
 from server.engine.search.search import (
     NO_ROWS,
     Advance,
     Floats,
     Places,
+    Search,
     SearchResult,
     Tokens,
     broken_rows,
     make_result,
-    with_room,
 )
 from server.engine.search.stopping import normalised
-from server.engine.sentence_arrays import SentenceArrays
 
 
-class GreedySearch:
+class GreedySearch(Search):
     """The most probable token at every step, or one drawn at random. Owned by the worker thread.
 
     Without options a sentence needs one `argmax`; a log-sum-exp is computed only for those that ask for
@@ -35,47 +31,22 @@ class GreedySearch:
     def __init__(
         self, max_sentences: int, eos_id: int, suppressed_ids: Sequence[int] = (), forced_end: bool = False
     ) -> None:
-        """Make room for `max_sentences`; histories grow as needed.
-
-        Args:
-            max_sentences: most sentences at a time.
-            eos_id: the token that ends a target.
-            suppressed_ids: tokens that are never written.
-            forced_end: whether the last step of every sentence yields the end token.
-        """
-        self._eos_id = eos_id
-        self._forced_end = forced_end
-        self._history = np.zeros((max_sentences, 32), np.int32)
-        self._arrays = arrays = SentenceArrays(max_sentences)
-        self._steps = arrays.array(np.intp)
-        self._max_length = arrays.array(np.intp)
+        """Make room for `max_sentences`; see `Search`."""
+        super().__init__(1, max_sentences, eos_id, suppressed_ids, forced_end, histories=1)
+        arrays = self._arrays
         self._length_penalty = arrays.array(np.float64)
         self._scored = arrays.array(np.bool_)
         self._some_scored = False
         self._log_probability = arrays.array(np.float64)
         self._places = np.arange(max_sentences)
-        self._constraints = Constraints(1, max_sentences, eos_id, suppressed_ids, forced_end)
-        self._sampler = Sampler(max_sentences)
 
-    def admit(
-        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
-    ) -> None:
-        """Start a sentence at `place`; see `Search.admit`."""
-        self._steps[place] = 0
-        self._max_length[place] = max_length
+    def _admit(self, place: int, options: DecodingOptions, changes: bool) -> None:
         self._length_penalty[place] = options.length_penalty
         self._scored[place] = options.return_scores
         self._log_probability[place] = 0.0
         self._some_scored |= options.return_scores
-        self._history = with_room(self._history, max_length)
-        self._constraints.admit(place, options, max_length)
-        self._sampler.admit(place, options, source, max_length)
 
-    def needs_all(self, count: int) -> bool:
-        """Whether a sentence draws or is constrained; see `Search.needs_all`."""
-        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
-
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+    def advance(self, logits: Floats, columns: CandidateIds = WHOLE_VOCABULARY) -> Advance:
         """Choose the token of every row; see `Search.advance`."""
         count = len(logits)
         places, steps = self._places[:count], self._steps[:count]
@@ -123,45 +94,33 @@ class GreedySearch:
             rows = np.flatnonzero(scored)
             self._log_probability[rows] += gained(rows)
         self._constraints.record(steps, tokens, NO_ROWS, NO_ROWS)
-        self._history[places, steps] = tokens
+        self._histories[0][places, steps, 0] = tokens
         steps += 1
         ended = np.flatnonzero((tokens == self._eos_id) | (steps >= self._max_length[:count]))
         return Advance(tokens, ended.tolist(), broken, NO_ROWS, NO_ROWS)
 
     def max_unconstrained_steps(self, count: int) -> tuple[int, bool]:
-        """Tell what sentences can do without this search.
-
-        Args:
-            count: of the sentences, those in the first places.
-
-        Returns:
-            For how many steps the best token is all that they want, and whether it may be the end token.
-        """
+        """Give the steps and whether they may take the end token; see `Search.max_unconstrained_steps`."""
         steps = self._steps[:count]
         most, may_end = self._constraints.max_unconstrained_steps(steps)
         if self._scored[:count].any() or self._sampler.draws(count):
             return 0, may_end
         return min(most, int((self._max_length[:count] - steps).min()) - self._forced_end), may_end
 
-    def apply_steps(self, tokens: NDArray[np.int64]) -> Advance:
-        """Take over what sentences have done without this search.
-
-        Args:
-            tokens: int64 [M, N], of the sentences in the first places; at most `max_unconstrained_steps`,
-                and the end token in none but the last.
-        """
-        made, count = tokens.shape
-        steps, last = self._steps[:count], tokens[-1]
+    def apply_steps(self, made: Tokens) -> Advance:
+        """Take over tokens [M, N], the end token in none but the last of them; see `Search.apply_steps`."""
+        number, count = made.shape
+        steps, last = self._steps[:count], made[-1]
         for place, start in enumerate(steps.tolist()):
-            self._history[place, start : start + made] = tokens[:, place]
-        steps += made
+            self._histories[0][place, start : start + number, 0] = made[:, place]
+        steps += number
         ended = np.flatnonzero((last == self._eos_id) | (steps >= self._max_length[:count]))
         return Advance(last, ended.tolist(), [], NO_ROWS, NO_ROWS)
 
     def result(self, place: int) -> SearchResult:
         """Give the one hypothesis of an ended sentence; see `Search.result`."""
         length = int(self._steps[place])
-        tokens = self._history[place, :length].tolist()
+        tokens = self._histories[0][place, :length, 0].tolist()
         score = 0.0
         if self._scored[place]:
             score = normalised(
@@ -169,9 +128,3 @@ class GreedySearch:
             )
         cut = self._forced_end and length == self._max_length[place]
         return make_result([(score, tokens)], self._eos_id, is_cut=cut)
-
-    def move(self, last: int, to: int) -> None:
-        """Forget the sentence at `to`; the one at `last` moves there."""
-        self._history[to] = self._history[last]
-        for part in (self._arrays, self._constraints, self._sampler):
-            part.move(last, to)

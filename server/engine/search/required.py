@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine.search.candidate_ids import Columns
+from server.engine.search.candidate_ids import CandidateIds
 from server.engine.sentence_arrays import SentenceArrays
 
 Floats = NDArray[np.float32]
@@ -95,7 +95,7 @@ class RequiredSequences:
         """Forget the sentence at `to`; the one at `last` moves there."""
         self._arrays.move(last, to)
 
-    def apply(self, logits: Floats, steps: Places, columns: Columns, normalisers: Floats | None) -> None:
+    def apply(self, logits: Floats, steps: Places, columns: CandidateIds, normalisers: Floats | None) -> None:
         """Change the scores of one step, in place; begins blocks, so once a step.
 
         Args:
@@ -135,7 +135,9 @@ class RequiredSequences:
             continued = zip((parent_of[mine] - place * width).tolist(), tokens[mine].tolist(), strict=True)
             self._progress[place] = [before[parent].write(token, longest) for parent, token in continued]
 
-    def _apply_to_row(self, scores: Floats, row: int, left: int, columns: Columns, normaliser: float) -> None:
+    def _apply_to_row(
+        self, scores: Floats, row: int, left: int, columns: CandidateIds, normaliser: float
+    ) -> None:
         """Change the scores [C] of one row, which has so many steps left."""
         place, beam = divmod(row, self._width)
         progress = self._progress[place][beam]
@@ -166,6 +168,6 @@ class RequiredSequences:
         scores[column] = gain + normaliser
 
 
-def _find(columns: Columns, place: int, tokens: Sequence[int]) -> Places:
+def _find(columns: CandidateIds, place: int, tokens: Sequence[int]) -> Places:
     """Give the columns of some tokens for one sentence."""
     return columns.find(np.full(len(tokens), place), np.array(tokens))

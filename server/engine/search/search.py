@@ -17,15 +17,19 @@ search, see `server.engine.search.stopping`.
 library's choice of algorithm. Every row is reduced on its own, bit by bit the same alone and in any batch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from server.engine.options import DecodingOptions
-from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
+from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
+from server.engine.search.constraints import Constraints
+from server.engine.search.sampling import Sampler
+from server.engine.sentence_arrays import SentenceArrays
 from server.engine.sequence import FinishReason, Hypothesis
 
 Floats = NDArray[np.float32]
@@ -60,8 +64,39 @@ class SearchResult:
     finish_reason: FinishReason
 
 
-class Search(Protocol):
+NO_ROWS: Places = np.empty(0, np.intp)
+
+
+class Search(ABC):
     """Chooses tokens for the sentences of one batch. Owned by the worker thread."""
+
+    def __init__(
+        self,
+        beam_width: int,
+        max_sentences: int,
+        eos_id: int,
+        suppressed_ids: Sequence[int],
+        forced_end: bool,
+        histories: int,
+    ) -> None:
+        """Make room for `max_sentences`; histories grow as needed.
+
+        Args:
+            beam_width: rows K per sentence.
+            max_sentences: most sentences at a time.
+            eos_id: the token that ends a target.
+            suppressed_ids: tokens that are never written.
+            forced_end: whether the last step of every sentence yields the end token.
+            histories: numbers that are kept of each step of a row.
+        """
+        self._eos_id = eos_id
+        self._forced_end = forced_end
+        self._histories = [np.zeros((max_sentences, 32, beam_width), np.int32) for _ in range(histories)]
+        self._arrays = arrays = SentenceArrays(max_sentences)
+        self._steps = arrays.array(np.intp)
+        self._max_length = arrays.array(np.intp)
+        self._constraints = Constraints(beam_width, max_sentences, eos_id, suppressed_ids, forced_end)
+        self._sampler = Sampler(max_sentences)
 
     def admit(
         self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
@@ -74,11 +109,20 @@ class Search(Protocol):
             max_length: at least 1 and at least the length of its `target_prefix`.
             source: its tokens; only draws depend on them.
         """
+        self._steps[place] = 0
+        self._max_length[place] = max_length
+        while self._histories[0].shape[1] < max_length:
+            self._histories = [np.concatenate([old, np.zeros_like(old)], axis=1) for old in self._histories]
+        changes = self._constraints.admit(place, options, max_length)
+        self._sampler.admit(place, options, source, max_length)
+        self._admit(place, options, changes)
 
     def needs_all(self, count: int) -> bool:
         """Whether the next step of the first `count` sentences needs more than each row's 2K best columns."""
+        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
 
-    def advance(self, logits: Floats, columns: Columns = WHOLE_VOCABULARY) -> Advance:
+    @abstractmethod
+    def advance(self, logits: Floats, columns: CandidateIds = WHOLE_VOCABULARY) -> Advance:
         """Choose the next tokens of the sentences in the first places.
 
         Args:
@@ -89,6 +133,7 @@ class Search(Protocol):
             What was decided.
         """
 
+    @abstractmethod
     def choose(self, tokens: Tokens, log_probabilities: Floats) -> Advance:
         """Do the same where somebody else has looked for the best of every row; not if `needs_all`.
 
@@ -100,14 +145,38 @@ class Search(Protocol):
             What was decided.
         """
 
+    @abstractmethod
+    def max_unconstrained_steps(self, count: int) -> tuple[int, Any]:
+        """Tell what the sentences in the first `count` places can do without this search.
+
+        Returns:
+            For how many steps they want nothing but the most probable tokens, and what `MultiStepSession.run`
+            must know of them.
+        """
+
+    @abstractmethod
+    def apply_steps(self, made: Any) -> Advance:
+        """Take over what these sentences have done without this search.
+
+        Args:
+            made: what `MultiStepSession.run` found, in at most `max_unconstrained_steps`.
+        """
+
+    @abstractmethod
     def result(self, place: int) -> SearchResult:
         """Give the hypotheses of an ended sentence; valid until the next `advance`."""
 
     def move(self, last: int, to: int) -> None:
         """Forget the sentence at `to`; the one at `last` moves there."""
+        filled = int(self._steps[last])
+        for history in self._histories:
+            history[to, :filled] = history[last, :filled]
+        for part in (self._arrays, self._constraints, self._sampler):
+            part.move(last, to)
 
-
-NO_ROWS: Places = np.empty(0, np.intp)
+    @abstractmethod
+    def _admit(self, place: int, options: DecodingOptions, changes: bool) -> None:
+        """Do the rest of `admit`; `changes` says whether anything will ever change the sentence's scores."""
 
 
 def make_result(ranked: list[tuple[float, list[int]]], eos_id: int, *, is_cut: bool) -> SearchResult:
@@ -137,10 +206,3 @@ def broken_rows(best: Floats) -> list[int]:
     """
     finite = np.isfinite(best)
     return [] if finite.all() else np.flatnonzero(~finite).tolist()
-
-
-def with_room(history: NDArray[np.int32], steps: int) -> NDArray[np.int32]:
-    """Give a history [N, T, ...] with room for `steps` steps, doubled if it has to grow."""
-    while history.shape[1] < steps:
-        history = np.concatenate([history, np.zeros_like(history)], axis=1)
-    return history

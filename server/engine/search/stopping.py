@@ -33,11 +33,11 @@ class StoppingCriterion(Protocol):
     """The hypotheses of one sentence that have ended. Owned by the worker thread."""
 
     @property
-    def full(self) -> bool:
+    def checks_always(self) -> bool:
         """Whether a step in which nothing ends may be the last one, too."""
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         """How many may end before the sentence may be done; with less than that it goes on."""
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
@@ -68,7 +68,7 @@ class CTranslate2Criterion:
     `num_hypotheses`: nothing can overtake it then. When sampling, it is done with `num_hypotheses`.
     """
 
-    full = False
+    checks_always = False
 
     def __init__(self, options: DecodingOptions) -> None:
         """Start without any; `options` are those of the sentence."""
@@ -78,8 +78,8 @@ class CTranslate2Criterion:
         self._best_ended = False
 
     @property
-    def room(self) -> int:
-        """How many are missing, or 1 where it takes no certain number; see `StoppingCriterion.room`."""
+    def remaining(self) -> int:
+        """How many are missing, or 1 where it takes no certain number; see `StoppingCriterion.remaining`."""
         return 1 if self._options.length_penalty == 0 else self._needed - len(self._ended)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
@@ -120,13 +120,13 @@ class TransformersCriterion:
         self._kept: Ranked = []
 
     @property
-    def full(self) -> bool:
-        """Whether K have ended; see `StoppingCriterion.full`."""
+    def checks_always(self) -> bool:
+        """Whether K have ended; see `StoppingCriterion.checks_always`."""
         return len(self._kept) == self._options.beam_size
 
     @property
-    def room(self) -> int:
-        """How many are missing of K; see `StoppingCriterion.room`."""
+    def remaining(self) -> int:
+        """How many are missing of K; see `StoppingCriterion.remaining`."""
         return self._options.beam_size - len(self._kept)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
@@ -137,8 +137,8 @@ class TransformersCriterion:
     def done(self, best: float, length: int) -> bool:
         """Tell whether no beam could still improve the K best; see `StoppingCriterion.done`."""
         rule, penalty = self._options.early_stopping, self._options.length_penalty
-        if not self.full or rule is True:
-            return self.full
+        if not self.checks_always or rule is True:
+            return self.checks_always
         reached = self._longest if rule == "never" and penalty > 0 else length - self._prompt
         return normalised(best, reached, penalty) <= self._kept[-1][0]
 

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Columns = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 BLOCK = 32
 """Columns per block; measured at 8,000 and 32,000 columns, 16 to 64 are within 20 %."""
 
 
-def top_k(scores: Floats, k: int) -> tuple[Columns, Floats]:
+def top_k(scores: Floats, k: int) -> tuple[Indices, Floats]:
     """Find the k largest entries of every row; between equal ones the lowest column wins.
 
     Args:
@@ -55,7 +55,7 @@ def top_k(scores: Floats, k: int) -> tuple[Columns, Floats]:
     return columns, flat.take(columns + starts)
 
 
-def _largest(values: Floats, k: int, tied: NDArray[np.bool_]) -> Columns:
+def _largest(values: Floats, k: int, tied: NDArray[np.bool_]) -> Indices:
     """Find the columns of the k largest entries of every row, ascending.
 
     Args:
@@ -71,7 +71,7 @@ def _largest(values: Floats, k: int, tied: NDArray[np.bool_]) -> Columns:
     reached = values >= threshold
     places = np.flatnonzero(reached)
     if len(places) == len(values) * k:
-        columns: Columns = places.reshape(len(values), k) - _starts(*values.shape)
+        columns: Indices = places.reshape(len(values), k) - _starts(*values.shape)
         if columns[:, 0].min() >= 0 and columns[:, -1].max() < values.shape[1]:
             return columns  # of no row there are more than k, or the places of another would be off
     ambiguous = np.count_nonzero(reached, axis=1) != k
@@ -81,7 +81,7 @@ def _largest(values: Floats, k: int, tied: NDArray[np.bool_]) -> Columns:
 
 
 @functools.lru_cache(1024)
-def _starts(rows: int, width: int) -> Columns:
+def _starts(rows: int, width: int) -> Indices:
     """Flat index [R, 1] at which every row of a two-dimensional array starts; not to be written to."""
     starts = np.arange(0, rows * width, width)[:, None]
     starts.flags.writeable = False

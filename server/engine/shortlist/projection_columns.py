@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine.search.candidate_ids import Columns
+from server.engine.search.candidate_ids import CandidateIds
 from server.engine.search.log_sum_exp import LANES
 from server.runtime.model_spec import Array
 from server.runtime.sessions import ColumnSource
@@ -31,7 +31,7 @@ _UNIT = 64
 class _View:
     """How the rows of now are gathered: what columns stand for, places in the scores [N*K, W], the result."""
 
-    columns: Columns
+    columns: CandidateIds
     index: NDArray[np.intp]
     scores: Floats
 
@@ -104,7 +104,7 @@ class ProjectionColumns:
             self._candidates[place] = last
         self._view = None
 
-    def own_scores(self) -> tuple[Floats, Columns]:
+    def own_scores(self) -> tuple[Floats, CandidateIds]:
         """Gather what each row may see of the scores.
 
         Returns:
@@ -130,7 +130,7 @@ class ProjectionColumns:
             columns[place, : len(ids)] = self._column_of[ids]
         firsts = np.arange(count * width).reshape(count, width, 1) * stride
         index = (columns[:, None, :] + firsts).reshape(count * width, widest)
-        return _View(Columns(tokens, vocabulary_size), index, np.empty(index.shape, np.float32))
+        return _View(CandidateIds(tokens, vocabulary_size), index, np.empty(index.shape, np.float32))
 
 
 def padded_columns(tokens: int) -> int:

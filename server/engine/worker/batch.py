@@ -1,8 +1,9 @@
 """The sentences of one worker that decode together: one beam width, one arena, one search, one decoder."""
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from server.engine.limits import EngineLimits
 from server.engine.observer import RunObserver
 from server.engine.search.beam import BeamSearch
 from server.engine.search.greedy import GreedySearch
-from server.engine.search.search import Advance, SearchResult
+from server.engine.search.search import Advance, Search, SearchResult
 from server.engine.sequence import Outcome, Sequence, SequenceResult
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.shortlist.projection_columns import ProjectionColumns
@@ -20,7 +21,7 @@ from server.engine.worker.device_scores import DeviceScores
 from server.errors import InferenceError
 from server.runtime.memory import Device, Ranker, Tensor
 from server.runtime.model_spec import ModelSpec
-from server.runtime.sessions import BeamMultiStepSession, DecoderSession, GreedyMultiStepSession, Runtime
+from server.runtime.sessions import DecoderSession, MultiStepSession, Runtime
 
 GREEDY_MULTI_STEP_BYTES = 1024 * 1024
 """Bytes of caches, with all their positions, and scores up to which several greedy steps are made in one run:
@@ -42,15 +43,13 @@ class BatchSessions:
         decoder: makes one step at this beam width.
         device: where caches and scores lie; None for numpy arrays.
         ranker: ranks scores in numpy arrays for a beam search; numpy does it if None.
-        multi_step: makes several steps of a few sentences, for beam width 1; None if nothing does.
-        beam_multi_step: the same for others.
+        multi_step: makes several steps of a few sentences; None if nothing does.
     """
 
     decoder: DecoderSession
     device: Device | None = None
     ranker: Ranker | None = None
-    multi_step: GreedyMultiStepSession | None = None
-    beam_multi_step: BeamMultiStepSession | None = None
+    multi_step: MultiStepSession[Any, Any] | None = None
 
     @classmethod
     def of(cls, runtime: Runtime, beam_width: int, stop: NDArray[np.int64]) -> Self:
@@ -65,12 +64,10 @@ class BatchSessions:
             InferenceError: the decoder cannot be loaded.
         """
         decoder, device = runtime.decoder(beam_width), runtime.device
-        if beam_width == 1:
-            return cls(decoder, device, multi_step=runtime.greedy_multi_step(stop))
         ranker = None
-        if device is None:
+        if device is None and beam_width > 1:
             ranker = runtime.ranker(min(2 * beam_width, runtime.spec.vocabulary_size))
-        return cls(decoder, device, ranker, beam_multi_step=runtime.beam_multi_step(beam_width, stop))
+        return cls(decoder, device, ranker, runtime.multi_step(beam_width, stop))
 
 
 class Batch:
@@ -120,7 +117,7 @@ class Batch:
         if device is not None:
             self._device_scores = DeviceScores(device, spec, beam_width, max_sentences)
         ids = spec.eos_id, spec.suppressed_ids, spec.forced_end
-        self._search: GreedySearch | BeamSearch
+        self._search: Search
         if beam_width == 1:
             self._search = GreedySearch(max_sentences, *ids)
         else:
@@ -210,51 +207,34 @@ class Batch:
 
     def _several_steps(self, most: int) -> Advance | None:
         """Make several steps of few sentences in one run; None if that cannot be done now."""
-        # Caches that grow before they must would be copied for nothing.
-        most = min(most, self._arena.free_positions)
-        try:
-            if isinstance(self._search, BeamSearch):
-                return self._beam_steps(self._search, most)
-            return self._greedy_steps(self._search, most)
-        except InferenceError:
-            pass  # a single step says what to make of it
-        return None
-
-    def _greedy_steps(self, search: GreedySearch, most: int) -> Advance | None:
-        """Make several greedy steps of all sentences, if they are few."""
         multi_step, arena = self._sessions.multi_step, self._arena
-        positions = arena.target_capacity + arena.source_capacity
-        row_bytes = positions * self._position_bytes + self._score_bytes
-        if multi_step is None or (arena.count > 1 and arena.count * row_bytes > GREEDY_MULTI_STEP_BYTES):
+        # Caches that grow before they must would be copied for nothing.
+        most = min(most, arena.free_positions, self._most_steps())
+        if multi_step is None or most < 2:
             return None
-        unconstrained, may_end = search.max_unconstrained_steps(arena.count)
+        unconstrained, plan = self._search.max_unconstrained_steps(arena.count)
         steps = min(most, unconstrained)
         if steps < 2:
             return None
         arena.prepare_step()
-        tokens = multi_step.run(arena.buffers(0, arena.count), steps, may_end)
-        if tokens is None:
-            return None
-        self.steps = len(tokens)
-        return search.apply_steps(tokens)
-
-    def _beam_steps(self, search: BeamSearch, most: int) -> Advance | None:
-        """Make several steps of all sentences, if they are few."""
-        multi_step, arena = self._sessions.beam_multi_step, self._arena
-        positions = BEAM_MULTI_STEP_BYTES // (arena.rows * self._position_bytes)
-        most = min(most, positions - arena.longest_target)
-        if multi_step is None or not self._allows_beam_steps or most < 2:
-            return None
-        unconstrained, beams = search.max_unconstrained_steps(arena.count)
-        steps = min(most, unconstrained)
-        if steps < 2:
-            return None
-        arena.prepare_step()
-        made = multi_step.run(arena.buffers(0, arena.count), beams, steps)
+        try:
+            made = multi_step.run(arena.buffers(0, arena.count), plan, steps)
+        except InferenceError:
+            return None  # a single step says what to make of it
         if made is None:
             return None
-        self.steps = len(made.chosen)
-        return search.apply_steps(made)
+        self.steps = len(made)
+        return self._search.apply_steps(made)
+
+    def _most_steps(self) -> int:
+        """Tell up to how many steps one run pays for as many sentences as there are."""
+        arena = self._arena
+        if arena.beam_width > 1:
+            filled = BEAM_MULTI_STEP_BYTES // (arena.rows * self._position_bytes)
+            return filled - arena.longest_target if self._allows_beam_steps else 0
+        positions = arena.target_capacity + arena.source_capacity
+        row_bytes = positions * self._position_bytes + self._score_bytes
+        return sys.maxsize if arena.count == 1 or arena.count * row_bytes <= GREEDY_MULTI_STEP_BYTES else 0
 
     def drop(self, leaving: Iterable[Sequence]) -> None:
         """Free the rows of sentences that nobody waits for; those that are not here are ignored."""
@@ -262,7 +242,7 @@ class Batch:
         for place in range(len(self.sequences) - 1, -1, -1):
             if self.sequences[place] in gone:
                 self._free(place)
-        self._arena.settle()
+        self._arena.flush_moves()
 
     def _run(self, first: int, count: int) -> dict[int, InferenceError]:
         """Run the decoder for some sentences; when that fails, run each half alone.
@@ -290,7 +270,7 @@ class Batch:
         outcomes = [_outcome(self.sequences[place], found, now_s) for place, found in leaving.items()]
         for place in sorted(leaving, reverse=True):
             self._free(place)
-        self._arena.settle()
+        self._arena.flush_moves()
         return outcomes
 
     def _free(self, place: int) -> None:

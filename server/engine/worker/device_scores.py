@@ -21,8 +21,8 @@ class DeviceScores:
             max_sentences: most sentences at a time.
         """
         self._width = beam_width
-        offers = 1 if beam_width == 1 else 2 * beam_width
-        self._ranker = device.ranker(spec, max_sentences * beam_width, offers)
+        best = 1 if beam_width == 1 else 2 * beam_width
+        self._ranker = device.ranker(spec, max_sentences * beam_width, best)
 
     def advance(self, search: Search, logits: Tensor) -> Advance:
         """Make one step of a search.

@@ -1,7 +1,7 @@
 """Sizes that are met again and again, so that what is kept or built for a size is of use."""
 
 
-def usual_size(count: int) -> int:
+def bucket_size(count: int) -> int:
     """Round up to a power of two or one and a half times one: 1, 2, 3, 4, 6, 8, 12, 16, 24.
 
     On a GPU, rows that nobody needs hardly cost anything, and every new size does: cuDNN builds its attention

@@ -85,7 +85,7 @@ class ReplayedRun(DeviceRun):
             outputs: on the device.
         """
         super().__init__(recorder.session, recorder.run_options)
-        self._arrays = SideBySide(recorder.device, arrays) if arrays else None
+        self._arrays = StagingBuffer(recorder.device, arrays) if arrays else None
         self.bind_inputs({**inputs, **(self._arrays.tensors if self._arrays else {})})
         self.bind_now(scalars)
         self.bind_outputs(outputs)
@@ -121,7 +121,7 @@ class ReplayedRun(DeviceRun):
         return self._recorded
 
 
-class SideBySide:
+class StagingBuffer:
     """Host arrays and their places on a device: one copy brings all up to date. Owned by one thread.
 
     Attributes:
@@ -137,10 +137,10 @@ class SideBySide:
             name: slice(end - size, end) for name, size, end in zip(arrays, words, ends, strict=True)
         }
         self._host = np.zeros(sum(words), _INT64)
-        self._copies = self._seen_in(self._host)
+        self._copies = self._views_of(self._host)
         self._memory = device.zeros([sum(words)], _INT64)
         self.tensors = {
-            name: self._memory[part].seen_as(arrays[name].shape, arrays[name].dtype)
+            name: self._memory[part].view(arrays[name].shape, arrays[name].dtype)
             for name, part in self._parts.items()
         }
 
@@ -153,9 +153,9 @@ class SideBySide:
     def fetch(self) -> dict[str, NDArray[Any]]:
         """Copy what is on the device, into new arrays."""
         with DEVICE_GATE.together():
-            return self._seen_in(self._memory.memory.numpy())
+            return self._views_of(self._memory.memory.numpy())
 
-    def _seen_in(self, words: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def _views_of(self, words: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Give the arrays that lie side by side in words, int64."""
         found: dict[str, NDArray[Any]] = {}
         for name, like in self._arrays.items():

@@ -90,7 +90,7 @@ class DeviceTensor:
         shape = (max(0, last - first), *self.shape[1:])
         return type(self)(self.memory, self.device, self.address + first * row_bytes, shape, self.dtype)
 
-    def seen_as(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Self:
+    def view(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Self:
         """Give the same memory with another shape and dtype of as many bytes."""
         return type(self)(self.memory, self.device, self.address, tuple(shape), dtype)
 
@@ -201,7 +201,7 @@ class OnnxDevice:
         """
         run = DeviceRun(self._zeros_session(tensor.dtype), self.run_options)
         elements = math.prod(tensor.shape)
-        run.bind_outputs({"zeros": tensor.seen_as([elements], tensor.dtype)})
+        run.bind_outputs({"zeros": tensor.view([elements], tensor.dtype)})
         try:
             run.run({"shape": np.array([elements], np.int64)})
         except Exception as error:

@@ -19,7 +19,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from server.runtime.device.batch_buckets import usual_size
+from server.runtime.device.batch_buckets import bucket_size
 from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
 from server.runtime.memory import Places
 from server.runtime.model_spec import ModelSpec, cache_names
@@ -64,7 +64,7 @@ class DeviceCaches:
         self._self: list[DeviceTensor] = []
         self._cross: list[DeviceTensor] = []
         self.target_capacity = self.source_capacity = self.nbytes = 0
-        # Sentences that change places: where to, where from (as of the last `settle`), and how much of them.
+        # Moves since the last `flush_moves`: where to, where from, and how much of the sentences.
         self._origins: dict[int, int] = {}
         self._filled = self._source = 0
         self._mover = Mover(device, self._head_size * self._dtype.itemsize)
@@ -111,7 +111,7 @@ class DeviceCaches:
         self._origins[place] = self._origins.pop(last, last)
         self._filled, self._source = max(self._filled, filled), max(self._source, source)
 
-    def settle(self) -> None:
+    def flush_moves(self) -> None:
         """Move all sentences that change places, in one run; see `memory.Caches`."""
         if not self._origins:
             return
@@ -126,9 +126,9 @@ class DeviceCaches:
         self._moving(*moves)
         self._origins, self._filled, self._source = {}, 0, 0
 
-    def covered(self, count: int) -> int:
+    def padded_batch(self, count: int) -> int:
         """Round up to a size that is met again soon; see `memory.Caches`."""
-        return min(self._sentences, usual_size(count))
+        return min(self._sentences, bucket_size(count))
 
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, DeviceTensor]]:
         """Give the decoder's inputs by name; see `memory.Caches`."""
@@ -232,7 +232,7 @@ class Mover:
     def _table(self, tensor: DeviceTensor) -> DeviceTensor:
         """See a tensor as a table of pieces."""
         pieces = tensor.nbytes // (self._words * self._word.itemsize)
-        return tensor.seen_as((pieces, self._words), self._word)
+        return tensor.view((pieces, self._words), self._word)
 
 
 class Move:

@@ -9,8 +9,8 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from server.runtime.device.batch_buckets import usual_size
-from server.runtime.device.cuda_graphs import Recorder, ReplayedRun, SideBySide
+from server.runtime.device.batch_buckets import bucket_size
+from server.runtime.device.cuda_graphs import Recorder, ReplayedRun, StagingBuffer
 from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
 from server.runtime.memory import Floats
 from server.runtime.model_spec import ModelSpec
@@ -56,12 +56,12 @@ class DeviceRanker:
         """
         rows = logits.shape[0]
         # The rows behind them are of the same memory, and what is found there is not looked at.
-        covered = min(self._rows, usual_size(rows))
-        run = self._runs.get(covered)
+        padded = min(self._rows, bucket_size(rows))
+        run = self._runs.get(padded)
         try:
             if run is None or run.address != logits.address:
-                scores = logits.seen_as((covered, self._vocabulary), _FLOAT)
-                run = self._runs[covered] = _Ranking(self._recorder, scores, self._best)
+                scores = logits.view((padded, self._vocabulary), _FLOAT)
+                run = self._runs[padded] = _Ranking(self._recorder, scores, self._best)
             columns, log_probabilities = run()
         except Exception as error:  # on a device that works, there is only one reason
             raise MemoryError(f"scores cannot be ranked: {error}") from error
@@ -100,7 +100,7 @@ class _Ranking:
     def __init__(self, recorder: Recorder, scores: DeviceTensor, best: int) -> None:
         rows = scores.shape[0]
         self.address = scores.address
-        self._found = SideBySide(
+        self._found = StagingBuffer(
             recorder.device,
             {
                 "columns": np.zeros((rows, best), np.int64),

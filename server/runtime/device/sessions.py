@@ -13,7 +13,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from server.errors import InferenceError
-from server.runtime.device.batch_buckets import usual_size
+from server.runtime.device.batch_buckets import bucket_size
 from server.runtime.device.cuda_graphs import Recorder, ReplayedRun
 from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
 from server.runtime.device.kv_cache import DeviceCaches
@@ -63,8 +63,8 @@ class DeviceEncoder:
             As there, with more sentences and positions behind those that were asked for.
         """
         count, longest = input_ids.shape
-        covered = max(longest, min(max(LEAST_POSITIONS, usual_size(longest)), self._longest))
-        padded_ids = np.full((usual_size(count), covered), self._pad_id, np.int64)
+        padded = max(longest, min(max(LEAST_POSITIONS, bucket_size(longest)), self._longest))
+        padded_ids = np.full((bucket_size(count), padded), self._pad_id, np.int64)
         padded_ids[:count, :longest] = input_ids
         padded_lengths = np.ones(len(padded_ids), np.int32)
         padded_lengths[:count] = lengths

@@ -1,18 +1,91 @@
-"""What makes several steps in one run, of one bundle: for greedy search and for each beam width."""
+"""The multi-step graphs of one bundle: for greedy search and for each beam width.
 
+One is loaded when few sentences are first decoded, mostly golden ones at the start, and then stands in for
+the decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
+only while no other worker runs.
+"""
+
+import logging
 import threading
 from collections.abc import Callable
 
-import numpy as np
 import onnxruntime as ort
-from numpy.typing import NDArray
 
-from export.bundle import Graphs
-from server.runtime.model_spec import ModelSpec
-from server.runtime.multi_step import beam, greedy
-from server.runtime.multi_step.beam import OnnxBeamMultiStep
-from server.runtime.multi_step.greedy import MultiStepGraph, OnnxGreedyMultiStep, Tensors
+from export.bundle import BundleError, Graphs
 from server.runtime.onnx.concurrency import Traffic
+
+TOKENS = "tokens"
+_INPUTS = frozenset({"steps", "stop", "end_id", "bans"})
+"""Inputs of a graph but for the decoder's."""
+
+_BEAM_INPUTS = _INPUTS | {"order", "scores", "room", "first_rows"}
+BEAM_OUTPUTS = ("offers", TOKENS, "totals", "chosen", "sums")
+"""The first outputs of the graph of a beam search; behind them come the caches."""
+
+_log = logging.getLogger("dragoman.runtime")
+
+
+class MultiStepGraph:
+    """A multi-step graph, loaded once. Thread-safe."""
+
+    def __init__(
+        self,
+        file: str,
+        load: Callable[[int], ort.InferenceSession],
+        threads: int,
+        traffic: Traffic,
+        is_unchanged: Callable[[], bool],
+        *,
+        beams: bool,
+        needs_machine: bool,
+    ) -> None:
+        """Load nothing yet.
+
+        Args:
+            file: its name.
+            load: makes a session with so many threads.
+            threads: of a run.
+            traffic: knows who runs.
+            is_unchanged: as for `graph.Graph`.
+            beams: whether it is one of beam search.
+            needs_machine: whether it is for a run that has the machine to itself.
+        """
+        self._file = file
+        self._load = load
+        self._threads = threads
+        self._is_unchanged = is_unchanged
+        self._inputs = _BEAM_INPUTS if beams else _INPUTS
+        self._outputs = BEAM_OUTPUTS if beams else (TOKENS,)
+        self._needs_machine = needs_machine
+        self._lock = threading.Lock()
+        self._session: ort.InferenceSession | None = None
+        self._given_up = False
+        self.traffic = traffic
+
+    def session(self, alone: bool) -> ort.InferenceSession | None:
+        """Give the session for a run; None if there is to be none."""
+        if self._given_up or (self._needs_machine and not alone):
+            return None
+        with self._lock:
+            if self._session is None and not self._given_up:
+                try:
+                    if not self._is_unchanged():
+                        raise BundleError(self._file, "the bundle's files have changed since it was loaded")
+                    self._session = self._checked(self._load(self._threads))
+                except BundleError as error:
+                    self._given_up = True
+                    _log.warning("few sentences are decoded step by step: %s", error)
+            return self._session
+
+    def _checked(self, session: ort.InferenceSession) -> ort.InferenceSession:
+        """Compare a graph's tensors with what is bound; those of the caches are the decoder's."""
+        given = {node.name for node in session.get_inputs()}
+        outputs = [node.name for node in session.get_outputs()]
+        found, caches = outputs[: len(self._outputs)], outputs[len(self._outputs) :]
+        missing = {"input_ids", *self._inputs} - given
+        if missing or found != [*self._outputs] or not all(name.startswith("self_") for name in caches):
+            raise BundleError(self._file, "the graph is none that makes several steps of a decoder")
+        return session
 
 
 class MultiStepGraphs:
@@ -37,64 +110,40 @@ class MultiStepGraphs:
             traffic: knows who runs.
             is_unchanged: as for `graph.Graph`.
         """
-        self._files = graphs.beam_multi_step
+        self._files = {int(width): file for width, file in graphs.beam_multi_step.items()}
+        if graphs.multi_step is not None:
+            self._files[1] = graphs.multi_step
         self._loader = loader
         self._threads, self._solo_threads = threads, solo_threads
         self._traffic, self._is_unchanged = traffic, is_unchanged
         self._lock = threading.Lock()
-        self._greedy: MultiStepGraph | None = None
-        if graphs.multi_step is not None:
-            alone = max(threads, solo_threads)
-            self._greedy = self._graph(graphs.multi_step, alone, greedy.TENSORS, alone > 1)
-        self._beams: dict[int, list[MultiStepGraph]] = {}
+        self._graphs: dict[int, list[MultiStepGraph]] = {}
+
+    def of(self, beam_width: int) -> list[MultiStepGraph]:
+        """Give the graphs of a beam width, none if the bundle has none.
+
+        The first is for who is alone, if that has more threads; beams have a second one for who is not.
+        """
+        if beam_width not in self._files:
+            return []
+        with self._lock:
+            if beam_width not in self._graphs:
+                threads = {max(self._threads, self._solo_threads)}
+                threads |= {self._threads} if beam_width > 1 else set()
+                self._graphs[beam_width] = [self._graph(beam_width, n) for n in sorted(threads, reverse=True)]
+            return self._graphs[beam_width]
 
     def load(self, beam_width: int) -> None:
-        """Load the graphs for greedy search and for a beam width now."""
-        graphs = [] if self._greedy is None else [self._greedy]
-        for graph in graphs + self._beam_graphs(beam_width):
+        """Load the graphs of a beam width now, not when they are first needed."""
+        for graph in self.of(beam_width):
             graph.session(alone=True)
 
-    def greedy(
-        self, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
-    ) -> OnnxGreedyMultiStep | None:
-        """Give what makes several greedy steps of a few sentences; see `Runtime.greedy_multi_step`."""
-        if self._greedy is None:
-            return None
-        return OnnxGreedyMultiStep(self._greedy, run_options, stop, spec)
-
-    def beams(
-        self, beam_width: int, spec: ModelSpec, run_options: ort.RunOptions, stop: NDArray[np.int64]
-    ) -> OnnxBeamMultiStep | None:
-        """Give what makes several steps of a few sentences; see `Runtime.beam_multi_step`.
-
-        Loaded now, with the first sentence of this width, though it may be long until there are few: memory
-        that comes much later looks like a leak.
-        """
-        graphs = self._beam_graphs(beam_width)
-        if not graphs:
-            return None
-        for graph in graphs:
-            graph.session(alone=True)
-        return OnnxBeamMultiStep(graphs, run_options, stop, spec)
-
-    def _beam_graphs(self, beam_width: int) -> list[MultiStepGraph]:
-        """Give a graph for who is alone, if that has more threads, and one for who is not, if any."""
-        file = self._files.get(str(beam_width))
-        with self._lock:
-            if file is not None and beam_width not in self._beams:
-                graphs = [self._graph(file, self._threads, beam.TENSORS, needs_machine=False)]
-                if self._solo_threads > self._threads:
-                    graphs.insert(0, self._graph(file, self._solo_threads, beam.TENSORS, needs_machine=True))
-                self._beams[beam_width] = graphs
-            return self._beams.get(beam_width, [])
-
-    def _graph(self, file: str, threads: int, tensors: Tensors, needs_machine: bool) -> MultiStepGraph:
+    def _graph(self, beam_width: int, threads: int) -> MultiStepGraph:
+        file = self._files[beam_width]
+        load, traffic, is_unchanged = self._loader(file), self._traffic, self._is_unchanged
+        # Of greedy search only one thread is worth a run beside others.
+        shared_threads = 1 if beam_width == 1 else self._threads
+        needs_machine = threads > shared_threads
         return MultiStepGraph(
-            file,
-            self._loader(file),
-            threads,
-            self._traffic,
-            self._is_unchanged,
-            tensors=tensors,
-            needs_machine=needs_machine,
+            file, load, threads, traffic, is_unchanged, beams=beam_width > 1, needs_machine=needs_machine
         )

@@ -5,7 +5,7 @@ from model.tokenizer import Tokenizer
 from server.engine.options import DecodingOptions
 from server.engine.worker.loop import Worker
 from server.errors import DragomanError
-from server.runtime.device.batch_buckets import usual_size
+from server.runtime.device.batch_buckets import bucket_size
 
 _WARM_UP_STEPS = 4
 """Of a batch of one size: the third is recorded; see `server.runtime.device.sessions`."""
@@ -64,7 +64,7 @@ def warm_up(manifest: Manifest, worker: Worker) -> None:
     for width in {1, manifest.generation.beam_size or 1}:
         options = DecodingOptions(beam_size=width, max_decoding_length=_WARM_UP_STEPS)
         most = worker.limits.max_rows // width
-        for size in sorted({min(usual_size(count), most) for count in range(1, most + 1)}):
+        for size in sorted({min(bucket_size(count), most) for count in range(1, most + 1)}):
             worker.decode([source] * size, options)
 
 

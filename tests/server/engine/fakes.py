@@ -149,7 +149,7 @@ class FakeGreedyMultiStep:
         self.made: list[int] = []
         self.refuses = False
 
-    def run(self, buffers: StepBuffers, steps: int, may_end: bool) -> NDArray[np.int64] | None:
+    def run(self, buffers: StepBuffers, may_end: bool, steps: int) -> NDArray[np.int64] | None:
         count = len(buffers.inputs["input_ids"])
         self.asked.append((count, steps))
         if self.refuses:
@@ -194,9 +194,9 @@ class FakeBeamMultiStep:
         moving["input_ids"] = buffers.inputs["input_ids"][rows]
         moving |= {name: array.copy() for name, array in buffers.inputs.items() if _is_own_cache(name)}
         moving["logits"] = np.zeros((count * width, VOCABULARY), np.float32)
-        scores, room = beams.scores.copy(), beams.room.copy()
+        scores, remaining = beams.scores.copy(), beams.remaining.copy()
         found: list[tuple[Array, ...]] = []
-        while len(found) < steps and room.min() > 0:
+        while len(found) < steps and remaining.min() > 0:
             for name in filter(_is_own_cache, moving):
                 moving[name] = np.ascontiguousarray(moving[name][rows])
             outputs = {_updated(name): moving[name] for name in moving if _is_own_cache(name)}
@@ -206,7 +206,7 @@ class FakeBeamMultiStep:
             step = [self._search(moving["logits"], scores, place, width) for place in range(count)]
             parents, tokens, totals, chosen = (np.array(part) for part in zip(*step, strict=True))
             found.append((parents, tokens, totals, chosen, np.isnan(totals).any(axis=1)))
-            room -= (tokens[:, :width] == EOS).sum(axis=1)
+            remaining -= (tokens[:, :width] == EOS).sum(axis=1)
             scores = np.take_along_axis(totals, chosen, axis=1)
             first_rows = np.arange(0, count * width, width)[:, None]
             rows = (np.take_along_axis(parents, chosen, axis=1) + first_rows).reshape(-1)
@@ -257,7 +257,7 @@ class FakeRuntime:
         self.before_step: Callable[[], None] = lambda: None
         self.terminated = False
         self.has_multi_step = False
-        self.multi_step: list[FakeGreedyMultiStep] = []
+        self.multi_steps: list[FakeGreedyMultiStep] = []
         self.beam_multi_steps: list[FakeBeamMultiStep] = []
 
     def decoder(self, beam_width: int) -> FakeDecoder:
@@ -267,16 +267,15 @@ class FakeRuntime:
         self.decoders.append(decoder)
         return decoder
 
-    def greedy_multi_step(self, stop: NDArray[np.int64]) -> FakeGreedyMultiStep | None:
-        if not self.has_multi_step:
-            return None
-        self.multi_step.append(FakeGreedyMultiStep(self.decoder(1), stop))
-        return self.multi_step[-1]
-
-    def beam_multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> FakeBeamMultiStep | None:
+    def multi_step(
+        self, beam_width: int, stop: NDArray[np.int64]
+    ) -> FakeGreedyMultiStep | FakeBeamMultiStep | None:
         if not self.has_multi_step:
             return None
         decoder = self.decoder(beam_width)
+        if beam_width == 1:
+            self.multi_steps.append(FakeGreedyMultiStep(decoder, stop))
+            return self.multi_steps[-1]
         self.beam_multi_steps.append(FakeBeamMultiStep(decoder, stop, self.spec.suppressed_ids))
         return self.beam_multi_steps[-1]
 

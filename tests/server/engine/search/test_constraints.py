@@ -9,7 +9,7 @@ from transformers.generation import logits_process
 
 from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
-from server.engine.search.candidate_ids import Columns
+from server.engine.search.candidate_ids import CandidateIds
 from server.engine.search.constraints import Constraints, repeated
 from server.engine.search.greedy import GreedySearch
 from tests.examples import examples
@@ -73,7 +73,7 @@ def test_scores_become_what_transformers_makes_of_them(
     scores = np.random.default_rng(length).standard_normal((width, VOCABULARY)).astype(np.float32) * 3
     expected = by_transformers(options, scores, histories, suppressed)
     found = scores.copy()
-    admitted(options, *histories, suppressed=suppressed).apply(found, np.array([length]), Columns())
+    admitted(options, *histories, suppressed=suppressed).apply(found, np.array([length]), CandidateIds())
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -85,14 +85,14 @@ def test_candidates_are_found_by_their_tokens() -> None:
     scores = np.random.default_rng(0).standard_normal((1, VOCABULARY)).astype(np.float32)
     whole, some = scores.copy(), np.ascontiguousarray(scores[:, ids])
     constraints = admitted(options, history, suppressed=(6, 28))
-    constraints.apply(whole, np.array([9]), Columns())
-    constraints.apply(some, np.array([9]), Columns(ids[None], VOCABULARY))
+    constraints.apply(whole, np.array([9]), CandidateIds())
+    constraints.apply(some, np.array([9]), CandidateIds(ids[None], VOCABULARY))
     assert (some == whole[:, ids]).all()
     assert np.isneginf(whole[0, [1, 6, 28, 5, 9]]).all()  # 4 was followed by 5 and 9
 
 
 def test_columns_translate_both_ways() -> None:
-    columns = Columns(np.array([[2, 5, 9], [3, 20, 20]]), 20)
+    columns = CandidateIds(np.array([[2, 5, 9], [3, 20, 20]]), 20)
     assert columns.tokens(np.array([[0], [1]]), np.array([[0, 2], [1, 0]])).tolist() == [[2, 9], [19, 3]]
     sentences, tokens = np.array([0, 0, 0, 0, 0, 1, 1, 1]), np.array([9, 2, 3, 0, 19, 3, 2, 19])
     assert columns.find(sentences, tokens).tolist() == [2, 0, -1, -1, -1, 0, -1, -1]
@@ -123,7 +123,7 @@ def test_a_search_over_candidates_is_the_search_over_a_vocabulary_without_the_ot
             whole = np.full((width, 60), -np.inf, np.float32)
             whole[:, ids] = some
             ended = search.advance(
-                some if candidates else whole, Columns(ids[None], 60) if candidates else Columns()
+                some if candidates else whole, CandidateIds(ids[None], 60) if candidates else CandidateIds()
             ).ended
         results.append(search.result(0))
     assert [h.tokens for h in results[0].hypotheses] == [h.tokens for h in results[1].hypotheses]
@@ -148,7 +148,7 @@ def test_a_moved_sentence_keeps_its_history() -> None:
     constraints.record(np.zeros(3, np.intp), tokens, np.array([5]), np.array([4]))
     constraints.move(2, 0)
     scores = np.zeros((4, 20), np.float32)
-    constraints.apply(scores, np.ones(2, np.intp), Columns())
+    constraints.apply(scores, np.ones(2, np.intp), CandidateIds())
     assert [np.flatnonzero(np.isneginf(row)).tolist() for row in scores] == [[8], [9], [], []]
 
 

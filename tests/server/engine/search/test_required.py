@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from server.engine.options import MAX_REQUIRED_TOKENS, DecodingOptions, fit_together
 from server.engine.search.beam import BeamSearch
-from server.engine.search.candidate_ids import WHOLE_VOCABULARY, Columns
+from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
 from server.engine.search.greedy import GreedySearch
 from server.engine.search.search import Search, SearchResult
 from server.errors import InvalidOptionError
@@ -173,7 +173,7 @@ def test_over_candidates_it_is_the_search_over_a_vocabulary_without_the_others(w
     ids = np.array([EOS, 4, 5, 6, 7, 9, 11, 13])
     options = DecodingOptions(beam_size=width, required=MASKS.required, return_scores=True)
     results = []
-    for columns in (WHOLE_VOCABULARY, Columns(ids[None], VOCABULARY)):
+    for columns in (WHOLE_VOCABULARY, CandidateIds(ids[None], VOCABULARY)):
         search = search_of(width, 1)
         search.admit(0, options, 20)
         ended: list[int] = []

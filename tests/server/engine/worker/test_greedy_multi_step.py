@@ -43,7 +43,7 @@ class Lone:
 
     @property
     def multi_step(self) -> FakeGreedyMultiStep:
-        (multi_step,) = self.runtime.multi_step
+        (multi_step,) = self.runtime.multi_steps
         return multi_step
 
     def go_on(self) -> Outcome:
@@ -140,7 +140,7 @@ def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
 def test_what_must_look_at_every_score_makes_single_steps(options: DecodingOptions) -> None:
     lone = Lone(FakeRuntime(recite), options)
     assert isinstance(lone.go_on().result, SequenceResult)
-    assert [multi_step.asked for multi_step in lone.runtime.multi_step] in ([[]], [])
+    assert [multi_step.asked for multi_step in lone.runtime.multi_steps] in ([[]], [])
 
 
 def test_a_sentence_goes_on_by_itself_behind_its_prefix() -> None:
@@ -293,4 +293,4 @@ def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
     finally:
         pool.close(5.0)
     assert steps < 70
-    assert any(made > 1 for multi_step in runtime.multi_step for made in multi_step.made)
+    assert any(made > 1 for multi_step in runtime.multi_steps for made in multi_step.made)

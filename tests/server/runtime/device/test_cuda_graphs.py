@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from server.runtime.device.cuda_graphs import Recorder, ReplayedRun, SideBySide
+from server.runtime.device.cuda_graphs import Recorder, ReplayedRun, StagingBuffer
 from server.runtime.device.device import DeviceTensor, OnnxDevice
 from server.runtime.onnx.capture_lock import DEVICE_GATE
 from server.runtime.onnx.graph_writer import GraphWriter
@@ -129,7 +129,7 @@ def test_arrays_side_by_side_do_not_touch() -> None:
         "odd": np.arange(10, 13, dtype=np.int32),
         "half": np.arange(20, 29, dtype=np.float16).reshape(3, 3),
     }
-    beside = SideBySide(CPU_AS_DEVICE, arrays)
+    beside = StagingBuffer(CPU_AS_DEVICE, arrays)
     beside.bring()
     arrays["odd"] += 1  # seen by the next one only
     for name, tensor in beside.tensors.items():

@@ -89,8 +89,8 @@ class Pair:
             if self.host.count:
                 for arena in (self.host, self.other):
                     arena.retire(place % arena.count)
-        self.host.settle()
-        self.other.settle()
+        self.host.flush_moves()
+        self.other.flush_moves()
 
     def check(self) -> None:
         assert self.host.count == self.other.count

@@ -32,7 +32,7 @@ class Sentences:
         ids = spec.eos_id, spec.suppressed_ids
         self.search = BeamSearch(WIDTH, 4, *ids, ranker=runtime.ranker(2 * WIDTH))
         self.stop = np.zeros((), np.int64)
-        multi_step = runtime.beam_multi_step(WIDTH, self.stop)
+        multi_step = runtime.multi_step(WIDTH, self.stop)
         assert multi_step is not None
         self.multi_step = multi_step
         lengths = np.arange(5, 5 + count, dtype=np.int32)
@@ -79,7 +79,11 @@ class Sentences:
         inputs = self.arena.buffers(0, self.count).inputs
         caches = [inputs[f"self_{part}_{n}"][:, :, : self.steps] for n in (0, 1) for part in ("key", "value")]
         _, beams = self.search.max_unconstrained_steps(self.count)
-        return [*(array[self.rows] for array in (*caches, inputs["input_ids"])), beams.scores, beams.room]
+        return [
+            *(array[self.rows] for array in (*caches, inputs["input_ids"])),
+            beams.scores,
+            beams.remaining,
+        ]
 
 
 def same(one: Sentences, other: Sentences) -> bool:
@@ -242,4 +246,4 @@ def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manife
     directory, manifest = bundle
     graphs = manifest.graphs.model_copy(update={"beam_multi_step": {}})
     runtime = ModelRuntime.load(directory, manifest.model_copy(update={"graphs": graphs}))
-    assert runtime.beam_multi_step(WIDTH, np.zeros((), np.int64)) is None
+    assert runtime.multi_step(WIDTH, np.zeros((), np.int64)) is None

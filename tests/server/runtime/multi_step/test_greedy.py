@@ -24,7 +24,7 @@ class Sentences:
         self.arena = Arena(runtime.spec, 1, 4)
         self.decoder = runtime.decoder(1)
         self.stop = np.zeros((), np.int64)
-        multi_step = runtime.greedy_multi_step(self.stop)
+        multi_step = runtime.multi_step(1, self.stop)
         assert multi_step is not None
         self.multi_step = multi_step
         draw = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ class Sentences:
     def leap(self, steps: int, *, may_end: bool = True) -> int:
         self.arena.prepare_step()
         steps = min(steps, self.arena.free_positions)
-        tokens = self.multi_step.run(self.arena.buffers(0, self.arena.count), steps, may_end)
+        tokens = self.multi_step.run(self.arena.buffers(0, self.arena.count), may_end, steps)
         assert tokens is not None
         self._wrote(tokens)
         return len(tokens)
@@ -136,7 +136,7 @@ def test_with_several_threads_it_is_for_who_is_alone(bundle: tuple[Path, Manifes
     other = runtime._traffic._ended_s
     other[-1] = float("inf")  # a thread that runs something
     try:
-        assert several.multi_step.run(several.arena.buffers(0, 1), 2, True) is None
+        assert several.multi_step.run(several.arena.buffers(0, 1), True, 2) is None
     finally:
         del other[-1]
 
@@ -149,7 +149,7 @@ def test_it_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
     (tmp_path / MULTI_STEP).unlink()
     assert Sentences(early).leap(2, may_end=False) == 2
     sentence = Sentences(late)
-    assert sentence.multi_step.run(sentence.arena.buffers(0, 1), 2, True) is None
+    assert sentence.multi_step.run(sentence.arena.buffers(0, 1), True, 2) is None
 
 
 def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -157,7 +157,7 @@ def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.L
     (tmp_path / MULTI_STEP).write_bytes((tmp_path / "encoder.onnx").read_bytes())
     sentence = Sentences(ModelRuntime.load(tmp_path, manifest))
     for _ in range(2):
-        assert sentence.multi_step.run(sentence.arena.buffers(0, 1), 4, True) is None
+        assert sentence.multi_step.run(sentence.arena.buffers(0, 1), True, 4) is None
     assert (
         caplog.text.count(
             "few sentences are decoded step by step: decoder.multi_step.onnx: the graph is none"
@@ -173,7 +173,7 @@ def test_files_that_are_another_bundles_by_now_are_not_used(
     (tmp_path / "aside").write_bytes((tmp_path / MULTI_STEP).read_bytes())
     (tmp_path / "aside").replace(tmp_path / MULTI_STEP)
     sentence = Sentences(runtime)
-    assert sentence.multi_step.run(sentence.arena.buffers(0, 1), 4, True) is None
+    assert sentence.multi_step.run(sentence.arena.buffers(0, 1), True, 4) is None
     assert "the bundle's files have changed since it was loaded" in caplog.text
 
 
@@ -200,4 +200,4 @@ def test_terminate_ends_a_run(bundle: tuple[Path, Manifest]) -> None:
 def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
     without = manifest.model_copy(update={"graphs": manifest.graphs.model_copy(update={"multi_step": None})})
-    assert ModelRuntime.load(directory, without).greedy_multi_step(np.zeros((), np.int64)) is None
+    assert ModelRuntime.load(directory, without).multi_step(1, np.zeros((), np.int64)) is None
