@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import count, pairwise
 
+from server.service.text.reading.icu import read_icu
 from server.service.text.reading.lines import Line, read_lines
 from server.service.text.reading.markdown import read_inline
 from server.service.text.reading.wrapping import joined_lines
@@ -15,7 +16,7 @@ from server.service.text.segment import Segment
 
 _LETTER = re.compile(r"[^\W\d_]")
 _BREAK = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
-_EDGES = " \t\xa0\u3000"
+_KEY = re.compile(r"\s*[\w.\"'-]+\s*[=:]")
 Range = tuple[int, int]
 
 
@@ -31,19 +32,22 @@ def read_plain(text: str, *, every_line: bool = False, language: str = "") -> li
         Strings to copy and blocks to translate, in order. Joined with the blocks written back they give the
         text, but for the spaces at line breaks that blocks hold as tags.
     """
+    number = count().__next__
+    if _BREAK.search(text) and not _KEY.match(text) and (message := read_icu(text, number)):
+        return message
     lines, references = read_lines(text)
     result: list[str | Segment] = []
-    number = count().__next__
     position = 0
     for block in _blocks(text, lines, language, every_line=every_line):
         start, end = block[0][0], block[-1][1]
         breaks = [(a - start, b - start) for (_, a), (b, _) in pairwise(block)]
+        message = read_icu(text[start:end], number)
         segment = read_inline(text[start:end], breaks, references, number)
-        if not _LETTER.search(segment.text):
+        if not message and not _LETTER.search(segment.text):
             continue
         if start > position:
             result.append(text[position:start])
-        result.append(segment)
+        result += message or [segment]
         position = end
     if position < len(text):
         result.append(text[position:])
