@@ -12,10 +12,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from export.commands.measure import measure
+from export.commands.shortlist import shortlist
 from export.flags import (
     ALL_WIDTHS,
     AllowQualityLoss,
-    AllowWide,
     BeamWidths,
     BundleVersion,
     CalibrationMethod,
@@ -25,20 +26,18 @@ from export.flags import (
     DevSource,
     DevTarget,
     Force,
-    Frequent,
     GoldenText,
     ImportKind,
+    LexiconSource,
+    LexiconTarget,
+    LexiconText,
     ModelName,
     MultiStepWidths,
     Origin,
-    PerPiece,
     Precision,
     SourceLanguages,
-    TableSource,
-    TableTarget,
     TargetLanguages,
     Threads,
-    Vmap,
     WeightBits,
     parse_codes,
     parse_multi_step_widths,
@@ -203,6 +202,9 @@ def export(
     dev_target: DevTarget = None,
     calibration: CalibrationText = None,
     golden: GoldenText = None,
+    lexicon_source: LexiconSource = None,
+    lexicon_target: LexiconTarget = None,
+    lexicon_text: LexiconText = None,
     calibration_sentences: CalibrationSentences = 512,
     calibration_method: CalibrationMethod = "percentile",
     weight_bits: WeightBits = None,
@@ -217,6 +219,7 @@ def export(
     """Turn a checkpoint into a bundle for `dragoman serve`, after measuring what that costs."""
     from export.cli import run_export, run_export_huggingface
     from export.pipeline import ExportOptions
+    from export.text_measures.learn_lexicon import LexiconTexts
 
     if format == "huggingface":
         raise typer.Exit(run_export_huggingface(checkpoint, out, force=force))
@@ -226,6 +229,7 @@ def export(
         dev_target=dev_target or (),
         golden=golden or (),
         calibration=calibration or (),
+        lexicon=LexiconTexts.given(lexicon_source, lexicon_target, lexicon_text),
         calibration_sentences=calibration_sentences,
         calibration_method=calibration_method,
         weight_bits=weight_bits,
@@ -265,6 +269,9 @@ def import_model(
     dev_target: DevTarget = None,
     calibration: CalibrationText = None,
     golden: GoldenText = None,
+    lexicon_source: LexiconSource = None,
+    lexicon_target: LexiconTarget = None,
+    lexicon_text: LexiconText = None,
     calibration_sentences: CalibrationSentences = 512,
     calibration_method: CalibrationMethod = "percentile",
     weight_bits: WeightBits = None,
@@ -284,6 +291,7 @@ def import_model(
     from export.cli import run_import
     from export.convert.from_huggingface import ImportNames
     from export.pipeline import ExportOptions
+    from export.text_measures.learn_lexicon import LexiconTexts
 
     options = ExportOptions(
         precision=precision,
@@ -291,6 +299,7 @@ def import_model(
         dev_target=dev_target or (),
         golden=golden or (),
         calibration=calibration or (),
+        lexicon=LexiconTexts.given(lexicon_source, lexicon_target, lexicon_text),
         calibration_sentences=calibration_sentences,
         calibration_method=calibration_method,
         weight_bits=weight_bits,
@@ -306,52 +315,23 @@ def import_model(
     raise typer.Exit(run_import(origin, out, kind, names, options))
 
 
-@app.command(
+app.command(
     rich_help_panel=CONVERT,
     short_help="Give a bundle a vocabulary shortlist.",
     epilog=_examples(
         "dragoman shortlist bundles/en-de --out bundles/en-de-short --source train.en --target train.de \\",
         "    --dev-source dev.en.gz --dev-target dev.de.gz",
     ),
-)
-def shortlist(
-    bundle: Annotated[Path, typer.Argument(help="int8 bundle to start from; it is not changed.")],
-    out: Annotated[Path, typer.Option(help="Directory of the new bundle.")],
-    dev_source: Annotated[Path, typer.Option(help="Text that BLEU is measured on, plain or .gz.")],
-    dev_target: Annotated[Path, typer.Option(help="Its reference translation.")],
-    source: TableSource = None,
-    target: TableTarget = None,
-    vmap: Vmap = None,
-    per_piece: PerPiece = 100,
-    frequent: Frequent = 200,
-    allow_quality_loss: AllowQualityLoss = False,
-    allow_wide: AllowWide = False,
-    force: Force = False,
-    threads: Threads = 1,
-) -> None:
-    """Copy a bundle and give it a shortlist: every sentence is decoded over the words it may become.
-
-    Refused if that loses more than 0.2 BLEU, or if 32 sentences need more than a third of the vocabulary
-    together. Worth its while with vocabularies of 10,000 and more.
-    """
-    from export.cli import run_shortlist
-    from export.shortlist.build import ShortlistOptions
-
-    options = ShortlistOptions(
-        dev_source=dev_source,
-        dev_target=dev_target,
-        source=source,
-        target=target,
-        vmap=vmap,
-        per_piece=per_piece,
-        frequent=frequent,
-        allow_quality_loss=allow_quality_loss,
-        allow_wide=allow_wide,
-        threads=threads,
-    )
-    raise typer.Exit(run_shortlist(bundle, out, options, force=force))
-
-
+)(shortlist)
+app.command(
+    rich_help_panel=CONVERT,
+    short_help="Measure what the text layer must know of a bundle.",
+    epilog=_examples(
+        "dragoman measure bundles/en-de --source train.en.gz --target train.de.gz \\",
+        "    --dev-source dev.en.gz --dev-target dev.de.gz",
+        "dragoman measure bundles/opus-en-de --lexicon-text news.en.gz --dev-source dev.en.gz",
+    ),
+)(measure)
 app.command(
     rich_help_panel=SERVE,
     short_help="Serve bundles over HTTP.",

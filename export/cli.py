@@ -20,6 +20,8 @@ from export.quality_gates import GateError
 from export.shortlist.build import ShortlistOptions, shortlist_bundle
 from export.shortlist.graphs import ShortlistError
 from export.shortlist.vmap import VmapError
+from export.text_measures.learn_lexicon import MeasureError
+from export.text_measures.measure import MeasureOptions, measure_bundle
 from model.checkpoint import CheckpointError
 from model.data.corpus import CorpusError
 from model.tokenizer import TokenizerError
@@ -33,6 +35,7 @@ _REFUSALS = (
     ExportError,
     GateError,
     HuggingFaceError,
+    MeasureError,
     RecoveryError,
     ShortlistError,
     TokenizerError,
@@ -63,6 +66,11 @@ def run_shortlist(bundle: Path, out: Path, options: ShortlistOptions, *, force: 
     return _run(
         "shortlist", lambda report: shortlist_bundle(bundle, out, options, force=force, report=report)
     )
+
+
+def run_measure(bundle: Path, options: MeasureOptions) -> int:
+    """Add or renew what is measured in a bundle and return the exit code."""
+    return _run("measure", lambda report: measure_bundle(bundle, options, report))
 
 
 def _run(command: str, work: Callable[[Callable[[str], None]], object]) -> int:

@@ -74,6 +74,18 @@ TableTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
 Vmap = Annotated[
     Path | None, typer.Option(help="CTranslate2's vocabulary map, instead of learning from a text.")
 ]
+LexiconText = Annotated[
+    Path | None,
+    typer.Option(help="Source text alone, instead: the bundle's own translations of it are learnt from."),
+]
+LexiconSource = Annotated[
+    Path | None,
+    typer.Option(
+        help="Text to learn from which words become which, as the training corpus; with it, the bundle is "
+        "measured as by `dragoman measure`."
+    ),
+]
+LexiconTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
 PerPiece = Annotated[int, typer.Option(min=1, help="Most probable words kept for a source piece.")]
 Frequent = Annotated[int, typer.Option(min=0, help="Most frequent words that are always candidates.")]
 

@@ -150,3 +150,8 @@ def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tup
         ]
         return list(zip(texts[0], itertools.cycle(alike), strict=False))
     return [(line, one) for text, one in zip(texts, directions, strict=False) for line in text]
+
+
+def spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Take ``count`` items at even distances."""
+    return list(items[:: max(1, len(items) // count)][:count])

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 import onnx
 import torch
@@ -22,7 +21,7 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
-from export.gate_texts import ExportError, Texts, calibration_lines, read_texts, target_prefix
+from export.gate_texts import ExportError, Texts, calibration_lines, read_texts, spread, target_prefix
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
@@ -41,10 +40,10 @@ from export.quality_gates import (
     pick_golden,
     to_source_ids,
 )
+from export.text_measures.learn_lexicon import LexiconTexts
+from export.text_measures.measure import MeasureOptions, add_text_measures
 from model.checkpoint import Checkpoint, load_checkpoint
 from model.evaluation.scoring import score
-
-Item = TypeVar("Item")
 
 BEAM_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
 MAX_BLEU_LOSS_OF_7_BITS = 0.1
@@ -66,6 +65,8 @@ class ExportOptions:
             direction as above; ``dev_source`` if there is none.
         calibration: source text that int8 activation ranges come from, one file for all directions or one
             each; ``dev_source`` if there is none.
+        lexicon: text to learn which words become which from; with it, the text layer's measures are taken on
+            the first file of ``dev_source``.
         calibration_sentences: how many of its lines, drawn with a fixed seed.
         calibration_method: how a range is chosen.
         weight_bits: 7 or 8; None takes 7 unless that costs 0.1 BLEU against 8.
@@ -85,6 +86,7 @@ class ExportOptions:
     dev_target: Sequence[Path] = ()
     golden: Sequence[Path] = ()
     calibration: Sequence[Path] = ()
+    lexicon: LexiconTexts | None = None
     calibration_sentences: int = 512
     calibration_method: Method = "percentile"
     weight_bits: int | None = None
@@ -131,6 +133,8 @@ def export_bundle(
             "text is needed for the gates: give --dev-source and --dev-target, or --calibration"
         )
     checkpoint = load_checkpoint(directory)
+    if options.lexicon is not None:
+        options.lexicon.check(len(checkpoint.config.all_directions))
     if checkpoint.config.model.unservable:
         raise ExportError(checkpoint.config.model.unservable)
     if checkpoint.config.model.relative_distances and options.precision == "fp16":
@@ -162,19 +166,18 @@ class _Export:
             )
 
     def run(self) -> Manifest:
-        texts = read_texts(
-            self.checkpoint,
-            self.options.dev_source or self.options.calibration,
-            self.options.dev_target if self.options.dev_source else (),
-        )
+        options, widths = self.options, tuple(self.widths)
+        sources = options.dev_source or options.calibration
+        references = options.dev_target if options.dev_source else ()
+        texts = read_texts(self.checkpoint, sources, references)
         self.report(f"exporting the encoder and {len(self.widths)} decoder graphs to ONNX")
         full = self._export(torch.float32)
         parity = self._check_parity(full, texts)
         calibration, graphs = None, full
-        if self.options.precision == "fp16":
+        if options.precision == "fp16":
             self.report("exporting the same in fp16")
             graphs = self._export(torch.float16)
-        elif self.options.precision == "int8":
+        elif options.precision == "int8":
             calibration, graphs = self._quantize(full, texts)
         quality = self._judge(full, graphs, texts)
         agreement = self._compare(full, graphs, texts) if quality is None else None
@@ -184,13 +187,13 @@ class _Export:
             decoders = {width: with_own_writes(graph) for width, graph in graphs.decoders.items()}
             save_all_graphs(aside, graphs.encoder, decoders, multi_step)
             invariant, golden = self._check_files(aside, graphs, texts)
-            findings = Findings(
-                self.options.precision, parity, quality, agreement, calibration, invariant, golden
-            )
-            widths = tuple(self.widths)
-            manifest = complete(
-                aside, self.checkpoint, widths, findings, self.options.version, self.options.notes
-            )
+            findings = Findings(options.precision, parity, quality, agreement, calibration, invariant, golden)
+            manifest = complete(aside, self.checkpoint, widths, findings, options.version, options.notes)
+            if options.lexicon is not None:
+                dev = MeasureOptions(
+                    sources[0], next(iter(references), None), options.lexicon, threads=options.threads
+                )
+                manifest = add_text_measures(aside, dev, self.report)
             put_in_place(aside, self.out)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
@@ -220,8 +223,8 @@ class _Export:
         return self._runner(graphs.encoder.SerializeToString(), graphs.decoders[1].SerializeToString())
 
     def _check_parity(self, full: _Graphs, texts: Texts) -> Parity:
-        sample = _spread(texts.ids, _PARITY_SENTENCES)
-        prefixes = _spread(texts.prefixes, _PARITY_SENTENCES)
+        sample = spread(texts.ids, _PARITY_SENTENCES)
+        prefixes = spread(texts.prefixes, _PARITY_SENTENCES)
         parity = check_parity(
             self.checkpoint.model,
             self._in_memory(full),
@@ -371,11 +374,11 @@ class _Export:
         single = self._runner(encoder, aside / decoder_file(1))
         results = self._decode(graphs, texts)
         # Spread, so that short and long sentences and all directions meet in one batch.
-        ids, chosen = texts.ids, _spread(results, _INVARIANCE_SENTENCES)
+        ids, chosen = texts.ids, spread(results, _INVARIANCE_SENTENCES)
         sources, targets = [ids[result.index] for result in chosen], [result.tokens for result in chosen]
         invariant = is_batch_invariant(single, sources, targets)
         self.report(f"batch-invariant bit by bit: {'yes' if invariant else 'no'}")
-        few = _spread(sources, _BEAM_SENTENCES), _spread(targets, _BEAM_SENTENCES)
+        few = spread(sources, _BEAM_SENTENCES), spread(targets, _BEAM_SENTENCES)
         lengths = [len(target) + 1 for target in few[1]]
         check_multi_step(aside, single, 1, few[0], lengths, self.report)
         for width in self.widths[1:]:
@@ -393,8 +396,3 @@ class _Export:
             own = [replace(result, index=index) for index, result in enumerate(of_part)]
             golden += pick_golden(runner, self.checkpoint.tokenizer, part.sources, part.ids, own, part.prefix)
         return tuple(golden)
-
-
-def _spread(items: Sequence[Item], count: int) -> list[Item]:
-    """Take ``count`` items at even distances."""
-    return list(items[:: max(1, len(items) // count)][:count])

@@ -15,6 +15,7 @@ import torch
 from export.bundle import Precision
 from export.pipeline import ExportOptions, export_bundle
 from export.shortlist.build import ShortlistOptions
+from export.text_measures.learn_lexicon import LexiconTexts
 from export.text_measures.measure import MeasureOptions
 from model.checkpoint import CheckpointConfig, SpecialTokens, model_tensors, write_directory
 from model.config import TransformerConfig
@@ -200,4 +201,4 @@ def measure_options(directory: Path, pairs: int = 300) -> MeasureOptions:
     train = directory / "train.en", directory / "train.de"
     for file, lines in zip(train, parallel_text(pairs, seed=3), strict=True):
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return MeasureOptions(dev_source=dev[0], dev_target=dev[1], source=train[0], target=train[1])
+    return MeasureOptions(*dev, LexiconTexts(*train))

@@ -2,14 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from export.lexicon import Lexicon, Table
+from export.text_measures.dev_translator import DevTranslator
+from model.data.corpus import read_lines, read_parallel
 from model.data.word_alignment import Translations, learn_translations
 from model.tokenizer import Tokenizer
 
 MAX_CELLS = 60_000_000
 """What 400,000 sentence pairs of 12 pieces have. More says little of words with eight entries."""
+
+
+class MeasureError(Exception):
+    """A bundle cannot be measured as asked; the message is one line."""
+
+
+@dataclass(frozen=True)
+class LexiconTexts:
+    """What a lexicon is learnt from: a text and its translation, or one that the model translates itself.
+
+    Attributes:
+        source: text, a sentence a line, plain or gzip.
+        target: its translation.
+        alone: source text instead of these two.
+    """
+
+    source: Path | None = None
+    target: Path | None = None
+    alone: Path | None = None
+
+    @classmethod
+    def given(cls, source: Path | None, target: Path | None, alone: Path | None) -> Self | None:
+        """Take what was given, which may be nothing."""
+        return cls(source, target, alone) if source or target or alone else None
+
+    def check(self, directions: int) -> None:
+        """Refuse files that do not fit together.
+
+        Args:
+            directions: of the model.
+
+        Raises:
+            MeasureError: they do not, or there is more than one direction.
+        """
+        if directions > 1:
+            raise MeasureError(f"a lexicon is learnt for one direction, this model has {directions}")
+        pair = (self.source is not None, self.target is not None)
+        if pair[0] != pair[1] or pair[0] == (self.alone is not None):
+            raise MeasureError(
+                "a lexicon is learnt from a text and its translation, or from the model's own translations "
+                "of a text: give both files or that one"
+            )
+
+    def learn(
+        self, translator: DevTranslator, entries: int, report: Callable[[str], None]
+    ) -> tuple[Lexicon, str]:
+        """Learn the lexicon.
+
+        Args:
+            translator: of the bundle.
+            entries: most of a piece.
+            report: gets a line before the work.
+
+        Returns:
+            The lexicon, and what it was learnt from, in words.
+
+        Raises:
+            MeasureError: the texts have no words.
+            CorpusError: a file is unusable.
+        """
+        tokenizer = translator.tokenizer
+        if self.source is not None and self.target is not None:
+            text = read_parallel([self.source], [self.target])
+            origin = f"{self.source.name}, {len(text)} sentence pairs"
+            report(f"learning which words become which from {origin}")
+            sources, targets = text.sources, tokenizer.encode_target_batch(text.targets)
+        else:
+            assert self.alone is not None
+            sources = translator.fitting([line for line in read_lines(self.alone) if line])
+            origin = f"{self.alone.name}, {len(sources)} lines as the model translates them"
+            report(f"learning which words become which from {origin}")
+            targets = translator.target_ids(sources, self.alone.name)
+        try:
+            return learn_lexicon(tokenizer, tokenizer.encode_batch(sources), targets, entries), origin
+        except ValueError as error:
+            raise MeasureError(f"{origin}: {error}") from None
 
 
 def learn_lexicon(
@@ -20,7 +101,7 @@ def learn_lexicon(
     Args:
         tokenizer: of the model.
         sources: ids of each source sentence, without special tokens.
-        targets: ids of its translation, likewise.
+        targets: ids of its translation, without special tokens.
         entries: most of a piece.
 
     Raises:

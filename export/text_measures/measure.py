@@ -20,7 +20,7 @@ from export.bundle import (
 from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES, Lexicon
 from export.text_measures.comfortable_length import comfortable_source_tokens, measure_bands
 from export.text_measures.dev_translator import DevTranslator
-from export.text_measures.learn_lexicon import learn_lexicon
+from export.text_measures.learn_lexicon import LexiconTexts, MeasureError
 from export.text_measures.masks import measure_masks
 from export.text_measures.output_checks import measure_checks
 from model.data.corpus import read_lines, read_parallel
@@ -31,10 +31,6 @@ CARD_TITLE = "## Text layer"
 Report = Callable[[str], None]
 
 
-class MeasureError(Exception):
-    """A bundle cannot be measured as asked; the message is one line."""
-
-
 @dataclass(frozen=True)
 class MeasureOptions:
     """What a bundle is measured on.
@@ -43,19 +39,14 @@ class MeasureOptions:
         dev_source: text that is translated, one sentence a line, plain or gzip, in the order of documents if
             there are any.
         dev_target: its reference translation; without it the comfortable length is not measured.
-        source: text that the lexicon is learnt from.
-        target: its translation.
-        lexicon_text: source text alone, instead of these two: the lexicon is learnt from the bundle's own
-            translations.
+        lexicon: what the lexicon is learnt from.
         entries: of a piece in the lexicon.
         threads: intra-op threads.
     """
 
     dev_source: Path
-    dev_target: Path | None = None
-    source: Path | None = None
-    target: Path | None = None
-    lexicon_text: Path | None = None
+    dev_target: Path | None
+    lexicon: LexiconTexts
     entries: int = DEFAULT_ENTRIES
     threads: int = 1
 
@@ -94,9 +85,11 @@ def add_text_measures(
         CorpusError: a text file is unusable.
     """
     manifest = verify_bundle(directory)
-    _check_options(manifest, options)
+    options.lexicon.check(len(list(manifest.pairs)))
+    if not 1 <= options.entries <= MAX_ENTRIES:
+        raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
     translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
-    lexicon, origin = _learn(translator, options, report)
+    lexicon, origin = options.lexicon.learn(translator, options.entries, report)
     lexicon.save(directory / LEXICON_FILE)
     measured = _measure(translator, lexicon, origin, options, report)
     _write_card(directory / "MODEL_CARD.md", measured)
@@ -104,40 +97,6 @@ def add_text_measures(
         directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
     )
     return verify_bundle(directory)
-
-
-def _check_options(manifest: Manifest, options: MeasureOptions) -> None:
-    directions = len(list(manifest.pairs))
-    if directions > 1:
-        raise MeasureError(f"a lexicon is learnt for one direction, this bundle has {directions}")
-    parallel = options.source is not None and options.target is not None
-    if (options.source is None) != (options.target is None) or parallel == (options.lexicon_text is not None):
-        raise MeasureError(
-            "a lexicon is learnt from a text and its translation, or from the bundle's own translations of a "
-            "text: give both files or that one"
-        )
-    if not 1 <= options.entries <= MAX_ENTRIES:
-        raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
-
-
-def _learn(translator: DevTranslator, options: MeasureOptions, report: Report) -> tuple[Lexicon, str]:
-    """Learn the lexicon; also says from what."""
-    encode = translator.tokenizer.encode_batch
-    if options.source is not None and options.target is not None:
-        text = read_parallel([options.source], [options.target])
-        report(f"learning which words become which from {len(text)} sentence pairs of {options.source.name}")
-        sources, targets = encode(text.sources), translator.tokenizer.encode_target_batch(text.targets)
-        origin = f"{options.source.name}, {len(text)} sentence pairs"
-    else:
-        assert options.lexicon_text is not None
-        lines = translator.fitting([line for line in read_lines(options.lexicon_text) if line])
-        report(f"translating {len(lines)} lines of {options.lexicon_text.name} to learn words from")
-        sources, targets = encode(lines), translator.target_ids(lines, options.lexicon_text.name)
-        origin = f"{options.lexicon_text.name}, {len(lines)} lines as the model translates them"
-    try:
-        return learn_lexicon(translator.tokenizer, sources, targets, options.entries), origin
-    except ValueError as error:
-        raise MeasureError(f"{origin}: {error}") from None
 
 
 def _measure(

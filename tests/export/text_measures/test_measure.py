@@ -12,11 +12,11 @@ import pytest
 
 from export.bundle import BundleError, Manifest, load_manifest, verify_bundle
 from export.lexicon import Lexicon, coverage
+from export.text_measures.learn_lexicon import LexiconTexts, MeasureError
 from export.text_measures.masks import CANDIDATES
 from export.text_measures.measure import (
     CARD_TITLE,
     LEXICON_FILE,
-    MeasureError,
     MeasureOptions,
     measure_bundle,
 )
@@ -94,7 +94,7 @@ def test_without_parallel_text_the_model_translates_for_itself(
 ) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(tiny_bundle_int8, bundle)
-    alone = replace(options, dev_target=None, source=None, target=None, lexicon_text=options.source)
+    alone = replace(options, dev_target=None, lexicon=LexiconTexts(alone=options.lexicon.source))
     found = measure_bundle(bundle, alone).text
     assert found is not None
     assert found.comfortable_source_tokens is None
@@ -131,14 +131,16 @@ def test_what_cannot_be_done_is_refused(
     shutil.copytree(tiny_bundle_int8, bundle)
     before, empty = digests(bundle), tmp_path / "empty"
     empty.write_text("\n", encoding="utf-8")
+    source, target = options.lexicon.source, options.lexicon.target
     one_of_them = "give both files or that one"
     for changes, message in (
-        ({"target": None}, one_of_them),
-        ({"source": None, "target": None}, one_of_them),
-        ({"lexicon_text": options.source}, one_of_them),
+        ({"lexicon": LexiconTexts(source=source)}, one_of_them),
+        ({"lexicon": LexiconTexts(target=target, alone=source)}, one_of_them),
+        ({"lexicon": LexiconTexts()}, one_of_them),
+        ({"lexicon": LexiconTexts(source, target, source)}, one_of_them),
+        ({"lexicon": LexiconTexts(alone=empty)}, "no sentence pair has words on both sides"),
         ({"entries": 33}, "1 to 32 entries, not 33"),
         ({"dev_source": empty, "dev_target": None}, "has no sentence that the model can take"),
-        ({"source": None, "target": None, "lexicon_text": empty}, "no sentence pair has words on both sides"),
     ):
         with pytest.raises(MeasureError, match=message):
             measure_bundle(bundle, replace(options, **changes))
@@ -155,5 +157,5 @@ def test_several_directions_are_refused(tmp_path: Path, tiny_bundle: Path, optio
     manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     manifest["directions"].append({**manifest["directions"][0], "target": "fr"})
     (bundle / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(MeasureError, match="one direction, this bundle has 2"):
+    with pytest.raises(MeasureError, match="one direction, this model has 2"):
         measure_bundle(bundle, options)
