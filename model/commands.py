@@ -25,6 +25,7 @@ def train(
     out: flags.RunPath = None,
     device: flags.TrainingDevice = None,
     seed: flags.TrainingSeed = None,
+    prepare_only: flags.PrepareOnly = False,
 ) -> None:
     """Train a model as a recipe says; the same command continues an interrupted run."""
     from model.training.distributed import LostProcessError
@@ -34,7 +35,7 @@ def train(
     with reported_errors("train", LostProcessError):
         trainer = Trainer(recipe, directory, device=device, seed=seed)
         try:
-            chosen = trainer.run()
+            chosen = trainer.prepare() if prepare_only else trainer.run()
         except KeyboardInterrupt:
             if trainer.processes.first:
                 typer.echo("stopped; the same command goes on from here", err=True)
@@ -81,16 +82,25 @@ def distill(
     n_best: flags.NBestFile,
     reference: flags.NBestReference,
     metric: flags.ClosestBy = "bleu",
+    source: flags.TaughtSource = None,
 ) -> None:
     """Choose of a teacher's translations the one closest to the reference, for a student to learn.
 
-    One line on standard output for each line of the reference: the target side of the student's corpus.
+    One line on standard output for each line of the reference: the target side of the student's corpus. A
+    checkpoint translates greedily, on a GPU if there is one; where that fails the reference stands in.
     """
     from tqdm import tqdm
 
     from model.data.distillation import choose
 
     with reported_errors("distill", OSError):
-        chosen = choose(n_best, reference, metric)
+        if n_best.is_dir():
+            from model.evaluation.teacher import taught
+
+            if source is None:
+                raise ValueError(f"{n_best}: is a checkpoint; give the text it is to translate with --source")
+            chosen = taught(n_best, source, reference)
+        else:
+            chosen = choose(n_best, reference, metric)
         for line in tqdm(chosen, desc="choosing", unit="line", unit_scale=True, disable=None):
             typer.echo(line)

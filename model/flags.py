@@ -10,10 +10,18 @@ import typer
 RecipeFile = Annotated[Path, typer.Argument(help="TOML file: corpus, vocabulary, model, training.")]
 RunPath = Annotated[
     Path | None,
-    typer.Option(help="Directory of the run; runs/NAME unless given. An unfinished run goes on."),
+    typer.Option(
+        help="Directory of the run; unless given runs/ and the recipe file's name without .toml. "
+        "An unfinished run goes on."
+    ),
 ]
 TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda; overrides the recipe.")]
 TrainingSeed = Annotated[int | None, typer.Option(min=0, help="Overrides the recipe's.")]
+
+PrepareOnly = Annotated[
+    bool,
+    typer.Option("--prepare-only", help="Make vocabulary and tables of ids, train nothing."),
+]
 
 Checkpoints = Annotated[
     list[Path], typer.Argument(help="Two or more, of one architecture and vocabulary; weights of all count.")
@@ -31,7 +39,14 @@ CorpusPath = Annotated[Path, typer.Option(help="Directory of the corpus; an old 
 
 NBestFile = Annotated[
     Path,
-    typer.Argument(help="What `dragoman translate --n-best` wrote, or another n-best list; plain or .gz."),
+    typer.Argument(
+        metavar="N_BEST|CHECKPOINT",
+        help="What `dragoman translate --n-best` wrote, or another n-best list, plain or .gz; "
+        "or a checkpoint, which translates --source itself.",
+    ),
+]
+TaughtSource = Annotated[
+    Path | None, typer.Option("--source", help="Text that a checkpoint is to translate; plain or .gz.")
 ]
 NBestReference = Annotated[
     Path, typer.Option("--reference", help="The translation that people made, line by line.")

@@ -187,6 +187,11 @@ class Training(_Section):
         default_factory=list, description="parts of the model that are not trained: encoder, decoder.0, ..."
     )
     max_updates: int = Field(gt=0)
+    max_minutes: float = Field(
+        default=0.0,
+        ge=0,
+        description="of this process: the cooldown begins early enough to end by then; 0 for no limit",
+    )
     max_epochs: int = Field(default=10_000, gt=0)
     batch_tokens: int = Field(default=4096, gt=0, description="per batch and side, padding included")
     accumulate: int = Field(default=1, gt=0, description="batches per update")
@@ -228,7 +233,10 @@ class Training(_Section):
 class Recipe(_Section):
     """Everything `dragoman train` needs."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+        description="of the model; the run's directory is named after the file",
+    )
     corpus: Corpus
     vocabulary: Vocabulary = Vocabulary()
     model: Model = Model()

@@ -82,24 +82,32 @@ def collate(
     eos_id: int,
 ) -> Batch:
     """Build a batch from rows of ids (lists or arrays) without special ids."""
-    source_lengths = np.array([len(row) + 1 for row in sources])
-    width = max(len(row) + 1 for row in targets)
-    source_ids = np.full((len(sources), source_lengths.max()), pad_id, dtype=np.int64)
-    target_in, target_out = (np.full((len(targets), width), pad_id, dtype=np.int64) for _ in range(2))
-    for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        source_ids[i, : len(source)] = source
-        source_ids[i, len(source)] = eos_id
-        target_in[i, 0] = start_id
-        target_in[i, 1 : len(target) + 1] = target
-        target_out[i, : len(target)] = target
-        target_out[i, len(target)] = eos_id
+    source_ids, source_lengths = _padded(sources, pad_id, eos_id)
+    target_out, target_lengths = _padded(targets, pad_id, eos_id)
+    target_in = np.full_like(target_out, start_id)
+    target_in[:, 1:] = np.where(target_out[:, :-1] == eos_id, pad_id, target_out[:, :-1])
     return Batch(
         source_ids=torch.from_numpy(source_ids),
         source_lengths=torch.from_numpy(source_lengths),
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
-        target_tokens=sum(len(row) + 1 for row in targets),
+        target_tokens=int(target_lengths.sum()),
     )
+
+
+def _padded(
+    rows: Sequence[Sequence[int] | np.ndarray], pad_id: int, eos_id: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Stack rows with eos behind each, int64 [N, longest + 1]; and their lengths with eos, int64 [N].
+
+    All rows in one assignment: a loop takes 2 us a row, which is as long as a GPU needs for it.
+    """
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows)) + 1
+    padded = np.full((len(rows), int(lengths.max())), pad_id, dtype=np.int64)
+    place = np.arange(padded.shape[1])
+    padded[place < lengths[:, None] - 1] = np.concatenate([np.asarray(row, np.int64) for row in rows])
+    padded[np.arange(len(rows)), lengths - 1] = eos_id
+    return padded, lengths
 
 
 def take_share(batch: Batch, rank: int, count: int, pad_id: int) -> Batch:

@@ -24,23 +24,41 @@ _LINES = 1 << 14
 
 
 def made_from(
-    corpus: Corpus, directions: Sequence[Direction], tokenizer_files: list[Path], max_tokens: int
+    corpus: Corpus,
+    directions: Sequence[Direction],
+    tokenizer_files: list[Path],
+    max_tokens: int,
+    directory: Path | None = None,
 ) -> dict[str, Any]:
-    """Describe what a table depends on: names, sizes and times of the text files, vocabulary, tags, limit."""
-    files = _files(corpus)
+    """Describe what a table depends on: names, sizes and times of the text files, vocabulary, tags, limit.
+
+    Args:
+        corpus: the files.
+        directions: with their tags.
+        tokenizer_files: of the vocabulary.
+        max_tokens: the limit.
+        directory: of a table that was made elsewhere; files that are not here count as those it was made of.
+    """
+    files = _files(corpus, directory)
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in tokenizer_files]
     tags = [direction.source_prefix_ids for direction in directions]
     return {"files": files, "tokenizer_sha256": hashes, "tags": tags, "max_tokens": max_tokens}
 
 
-def _files(corpus: Corpus) -> list[list[str | int]]:
+def _files(corpus: Corpus, directory: Path | None = None) -> list[list[str | int]]:
+    index = None if directory is None else read_index(directory)
+    known = (index or {}).get("made_from", {}).get("files", [])
     found: list[list[str | int]] = []
-    for path in (path for text in corpus.directions for path in _of_training(text)):
+    paths = [path for text in corpus.directions for path in _of_training(text)]
+    unknown: list[str | int] = [""]
+    for path, entry in zip(paths, [*known, *[unknown] * len(paths)], strict=False):
         try:
             status = path.stat()
+            found.append([path.name, status.st_size, status.st_mtime_ns])
         except OSError as error:
-            raise CorpusError(f"{path}: cannot be read: {error.strerror}") from None
-        found.append([path.name, status.st_size, status.st_mtime_ns])
+            if entry[0] != path.name or not isinstance(error, FileNotFoundError):
+                raise CorpusError(f"{path}: cannot be read: {error.strerror}") from None
+            found.append(entry)
     return found
 
 
@@ -51,7 +69,7 @@ def _of_training(text: DirectionText) -> list[Path]:
 def has_files_of(directory: Path, corpus: Corpus) -> bool:
     """Tell whether ``directory`` holds a table of these very text files, whatever the vocabulary was."""
     index = read_index(directory)
-    return index is not None and index.get("made_from", {}).get("files") == _files(corpus)
+    return index is not None and index.get("made_from", {}).get("files") == _files(corpus, directory)
 
 
 def is_tokenised(directory: Path, description: dict[str, Any]) -> bool:

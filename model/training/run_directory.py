@@ -56,6 +56,7 @@ class Progress:
         kept: names of the checkpoints on disk, oldest first.
         interim: the one of them that an interruption left, between validations; the next one replaces it, so
             that an average is of validated ones.
+        last_update: where the run ends because its time does; 0 while that is not known.
     """
 
     update: int = 0
@@ -65,6 +66,7 @@ class Progress:
     stale: int = 0
     kept: list[str] = field(default_factory=list)
     interim: str = ""
+    last_update: int = 0
 
 
 class RunDirectory:
@@ -92,8 +94,10 @@ class RunDirectory:
         self._recipe_text = recipe_text
         self._start = self._read_start()
         self.directions: list[Direction] = []
+        self._augmented: AugmentedTables | None = None
         self._pairs = 0
-        if processes.first and not has_files_of(path / "tokens", recipe.corpus):
+        self._prepared = has_files_of(path / "tokens", recipe.corpus)
+        if processes.first and not self._prepared:
             # A broken corpus is found before anything is written.
             for text in recipe.corpus.directions:
                 self._pairs += check_parallel(text.train_source, text.train_target, quiet=quiet)
@@ -159,9 +163,11 @@ class RunDirectory:
         )
         self.directions = directions_of(self._recipe.corpus, tokenizer)
         corpus, given = self._recipe.corpus, self._recipe.vocabulary.path
+        if self._prepared:
+            return tokenizer
         if self._start is not None and self._takes_vocabulary_of_start:
             check_fit(tokenizer, corpus, self._start.directory, "training.initialise_from", say)
-        elif given is not None and not (self.path / "tokens").exists():
+        elif given is not None:
             check_fit(tokenizer, corpus, given, "vocabulary.path", say)
         return tokenizer
 
@@ -184,7 +190,7 @@ class RunDirectory:
         directory = self.path / "tokens"
         if self._processes.first:
             corpus = self._recipe.corpus
-            description = made_from(corpus, self.directions, self._tokenizer_files(), max_tokens)
+            description = self._description(max_tokens)
             if not is_tokenised(directory, description):
                 tokenise(corpus, self.directions, tokenizer, directory, description, quiet=quiet)
         self._processes.wait()
@@ -204,21 +210,32 @@ class RunDirectory:
         recipe = self._recipe
         if not recipe.augment.is_used:
             return None
-        description = made_from(recipe.corpus, self.directions, self._tokenizer_files(), max_tokens)
-        tables = AugmentedTables(
-            recipe, self.directions, tokenizer, self.path, description, readings=often, quiet=quiet
+        self._augmented = AugmentedTables(
+            recipe,
+            self.directions,
+            tokenizer,
+            self.path,
+            self._description(max_tokens),
+            readings=often,
+            quiet=quiet,
         )
+        return self._additional
 
-        def table(epoch: int) -> TokenTable:
-            if self._processes.first:
-                tables.write(epoch)
-            self._processes.wait()
-            return tables.table(epoch)
+    def _additional(self, epoch: int) -> TokenTable:
+        assert self._augmented is not None
+        if self._processes.first:
+            self._augmented.write(epoch)
+        self._processes.wait()
+        return self._augmented.table(epoch)
 
-        return table
+    def draw_all(self) -> None:
+        """Draw the additional pairs of all epochs that are not there yet."""
+        if self._augmented is not None and self._processes.first:
+            self._augmented.write_all()
 
-    def _tokenizer_files(self) -> list[Path]:
-        return [self.path / name for name in TOKENIZER_FILES if (self.path / name).exists()]
+    def _description(self, max_tokens: int) -> dict[str, Any]:
+        files = [self.path / name for name in TOKENIZER_FILES if (self.path / name).exists()]
+        return made_from(self._recipe.corpus, self.directions, files, max_tokens, self.path / "tokens")
 
     def write_model(
         self,

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,7 @@ from model.data.batching import Batch, take_share
 from model.data.corpus import read_parallel
 from model.data.dataset import TrainingSet
 from model.data.directions import with_directions
+from model.data.prefetch import prefetched
 from model.data.sampling import readings
 from model.evaluation.run_page import write_run_page
 from model.recipe import Recipe, RecipeError, load_recipe
@@ -35,6 +37,9 @@ from model.training.run_log import RunLog
 from model.training.schedule import learning_rate_factor
 from model.training.validation import Validation
 from model.transformer import Transformer
+
+_FEW_UPDATES = 50
+"""The pace is not known before: the first updates compile and warm up."""
 
 
 class Trainer:
@@ -72,6 +77,7 @@ class Trainer:
             raise RecipeError(f"{recipe_file}: device is cuda, but torch sees none; use cpu or auto")
         self.processes = Processes.join(wanted)
         self.quiet = quiet or not self.processes.first
+        self._say(f"the run's directory: {out}")
         self.device = torch.device(f"cuda:{self.processes.local_rank}" if wanted == "cuda" else wanted)
         dev = [read_parallel(text.dev_source, text.dev_target) for text in corpus.directions]
         if training.threads:
@@ -134,6 +140,29 @@ class Trainer:
         with self.processes.watched():
             self._shared_loss = self.processes.wrap(self.batch_loss)
         self._stop = self._stop_agreed = self._averaged = False
+        self._started, self._first_update = time.monotonic(), self.progress.update
+
+    def prepare(self) -> Path:
+        """Make all that is read before and during training; another machine then needs no training text.
+
+        Returns:
+            Directory of the run.
+        """
+        self.run_directory.draw_all()
+        return self.run_directory.path
+
+    @property
+    def _last_update(self) -> int:
+        return self.progress.last_update or self.recipe.training.max_updates
+
+    def _time_is_up(self) -> bool:
+        """Tell whether the cooldown must begin for the run to end in time, at the pace so far."""
+        training = self.recipe.training
+        made = self.progress.update - self._first_update
+        if not training.max_minutes or self.progress.last_update or made < _FEW_UPDATES:
+            return False
+        passed = time.monotonic() - self._started
+        return passed + training.cooldown_updates * passed / made >= 60 * training.max_minutes
 
     def _say(self, message: str) -> None:
         if not self.quiet:
@@ -148,7 +177,7 @@ class Trainer:
             warmup=training.warmup_updates,
             schedule=training.schedule,
             cooldown=training.cooldown_updates,
-            max_updates=training.max_updates,
+            max_updates=self._last_update,
         )
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * factor
@@ -163,8 +192,10 @@ class Trainer:
                 self.scaler.scale(loss * (processes.count / tokens)).backward()
             total += float(loss.detach())
         # Signals reach processes at different updates: all stop after the same one.
-        total, wishes = processes.add([total, float(self._stop)])
+        total, wishes, late = processes.add([total, float(self._stop), float(self._time_is_up())])
         self._stop_agreed = wishes > 0
+        if late:
+            self.progress.last_update = min(training.max_updates, number + training.cooldown_updates)
         self.scaler.unscale_(self.optimizer)
         limit = training.clip_norm or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
@@ -178,12 +209,14 @@ class Trainer:
     def _updates(self) -> Iterator[tuple[list[Batch], bool]]:
         """Yield the batches of each update and whether they end the epoch, from where the run stands."""
         training, progress = self.recipe.training, self.progress
-        while progress.epoch < training.max_epochs and progress.update < training.max_updates:
+        while progress.epoch < training.max_epochs and progress.update < self._last_update:
             batches = self.data.epoch(
                 training.seed, progress.epoch, training.batch_tokens, skip=progress.batches_done
             )
+            if self.device.type == "cuda" and self.processes.count == 1:
+                batches = prefetched(batches)
             group = list(itertools.islice(batches, training.accumulate))
-            while group and progress.update < training.max_updates:
+            while group and progress.update < self._last_update:
                 following = list(itertools.islice(batches, training.accumulate))
                 yield group, not following
                 group = following
@@ -229,6 +262,7 @@ class Trainer:
             records=self.processes.first,
         )
         self.model.train()
+        self._started, self._first_update = time.monotonic(), progress.update
         validated = progress.update
         with contextlib.closing(log):
             for batches, ends_epoch in self._updates():
