@@ -19,7 +19,7 @@ from onnx import numpy_helper
 
 from export.bundle import Generation, Golden, Manifest, verify_bundle
 from server.engine.dispatch.dispatcher import Dispatcher
-from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.channel import InterruptFlag
 from server.engine.ipc.memory_channel import MemoryChannel
 from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.limits import EngineLimits

@@ -27,8 +27,7 @@ from server.engine.limits import EngineLimits, EngineStats
 from server.engine.observer import EngineObserver, end_reason
 from server.engine.options import DecodingOptions
 from server.engine.scheduling.placement import Placement
-from server.engine.scheduling.priority import Rivalry, priority_of
-from server.engine.scheduling.waiting_queue import WaitingQueue
+from server.engine.scheduling.waiting_queue import Rivalry, WaitingQueue, priority_of
 from server.engine.sequence import Sequence, SequenceResult, end_of_unwanted
 from server.engine.validation import check
 from server.errors import DragomanError, DrainingError, EngineDeadError, InferenceError

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from server.engine.dispatch.worker_handle import OnDeath, ProcessHandle, WorkerHandle
-from server.engine.ipc.channel import Channel
-from server.engine.ipc.interrupt_flag import InterruptFlag, shared_descriptor
+from server.engine.ipc.channel import Channel, InterruptFlag, shared_descriptor
 from server.engine.ipc.messages import Load, Loaded, Refused
 from server.errors import EngineDeadError
 

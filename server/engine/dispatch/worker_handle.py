@@ -7,8 +7,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from typing import Protocol
 
-from server.engine.ipc.channel import Channel
-from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.channel import Channel, InterruptFlag
 from server.engine.ipc.messages import FromWorker, Ready, Refused, ToWorker
 from server.errors import EngineDeadError
 

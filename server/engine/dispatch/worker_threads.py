@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from server.engine.dispatch.worker_handle import OnDeath, OnMessage, WorkerHandle
-from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.channel import InterruptFlag
 from server.engine.ipc.memory_channel import MemoryChannel
 from server.engine.ipc.messages import FromWorker, Ready, Refused, ToWorker
 from server.engine.ipc.worker_ports import WorkerPorts

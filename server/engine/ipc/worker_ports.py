@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.channel import InterruptFlag
 
 
 class WorkerChannel(Protocol):

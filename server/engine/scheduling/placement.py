@@ -11,7 +11,7 @@ never less. While interactive ones may come at any time, the same share is kept 
 
 from collections.abc import Iterable
 
-from server.engine.scheduling.priority import SHARE, Rivalry
+from server.engine.scheduling.waiting_queue import SHARE, Rivalry
 from server.engine.sequence import Sequence
 
 FEW_ROWS = 6

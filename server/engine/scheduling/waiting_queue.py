@@ -1,7 +1,8 @@
 """Who is decoded next: a pure policy that takes `now` and owns no clock, no thread and no session.
 
-**Priority.** Interactive requests are served in the order in which they came, before bulk ones. How many rows
-each class may have while both compete is `placement`'s to say.
+**Priority.** A request is interactive, or bulk if it is a document. Interactive requests are served in the
+order in which they came, before bulk ones. How many rows each class may have while both compete is
+`placement`'s to say.
 
 **Fairness.** A bulk request is served at its virtual start time: `submitted_s + tokens already served /
 granted tokens/s` (`FAIR_SHARE`); the earliest goes first. It moves back with every sentence that is served,
@@ -16,12 +17,26 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from typing import Literal
 
 from server.engine.limits import EngineLimits
-from server.engine.scheduling.priority import EXPECTED_FOR_S, PRESENT_FOR_S, Rivalry
+from server.engine.options import DecodingOptions
 from server.engine.sequence import Priority, Sequence
 from server.errors import QueueFullError, TextTooLongError, TooManyTextsError
+
+BULK_TOKENS = 256
+"""Source tokens (times beam size) of a request beyond which it is bulk: some 10 sentences."""
+
+Rivalry = Literal["none", "expected", "present"]
+"""Whether requests of the other class compete for rows: none came for long, one may come, there are some."""
+
+PRESENT_FOR_S, EXPECTED_FOR_S = 1.0, 60.0
+"""How long after an interactive request another one is as good as there, and may come at any time."""
+
+SHARE = 4
+"""One row in so many is kept for interactive requests that may come, or left to bulk ones when they have."""
 
 FAIR_SHARE = 0.25
 """Share of the source tokens per second that a bulk request is granted beside new ones. Larger favors bulk
@@ -257,3 +272,14 @@ class _ServiceRate:
             return 0.0
         duration_s = self._events[-1][0] - self._events[0][0]
         return sum(tokens for _, tokens in list(self._events)[1:]) / duration_s if duration_s > 0 else 0.0
+
+
+def priority_of(sources: SequenceOf[SequenceOf[int]], options: SequenceOf[DecodingOptions]) -> Priority:
+    """Classify a request.
+
+    Args:
+        sources: token ids of every sentence.
+        options: of every sentence.
+    """
+    tokens = sum(len(source) * one.beam_size for source, one in zip(sources, options, strict=True))
+    return "bulk" if tokens > BULK_TOKENS else "interactive"

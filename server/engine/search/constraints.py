@@ -60,7 +60,7 @@ class Constraints:
         self._prefix: list[tuple[int, ...]] = arrays.values(())
         self._written = np.zeros((max_sentences * width, 32), np.int32)
         self._end = np.array([eos_id])
-        self._required = RequiredSequences(width, max_sentences, eos_id)
+        self._required: RequiredSequences | None = None  # made for the first sentence that has some
         self._looked_at = -1  # how many sentences the next three are about; -1 if they have changed
         self._some_change = self._some_remember = self._some_force = False
 
@@ -82,8 +82,11 @@ class Constraints:
         self._prefix[place] = options.target_prefix
         self._prefix_length[place] = len(options.target_prefix)
         self._last_step[place] = max_length - 1 if self._forced_end else -1
-        end = max_length - self._forced_end
-        self._required.admit(place, options.required, len(options.target_prefix), end)
+        if options.required and self._required is None:
+            self._required = RequiredSequences(self._width, len(self._changes), self._eos_id)
+        if self._required is not None:
+            end = max_length - self._forced_end
+            self._required.admit(place, options.required, len(options.target_prefix), end)
         return bool(self._changes[place])
 
     def max_unconstrained_steps(self, steps: Places) -> tuple[int, bool]:
@@ -111,7 +114,8 @@ class Constraints:
         """Forget the sentence at `to`; the one at `last` moves there."""
         self._looked_at = -1
         self._arrays.move(last, to)
-        self._required.move(last, to)
+        if self._required is not None:
+            self._required.move(last, to)
         if self._remembers[to]:
             width = self._width
             self._written[to * width : (to + 1) * width] = self._written[last * width : (last + 1) * width]
@@ -141,7 +145,7 @@ class Constraints:
         short = np.flatnonzero(steps < self._min_length[:count])
         if len(short):
             self._forbid(logits, short, self._end, columns)
-        if self._some_remember:
+        if self._required is not None:
             self._required.apply(logits, steps, columns, normalisers)
 
     def need_all(self, steps: Places) -> bool:
@@ -191,7 +195,8 @@ class Constraints:
             self._written[rows] = self._written[parents]
         writing = np.flatnonzero(np.repeat(remembers, self._width))
         self._written[writing, np.repeat(steps, self._width)[writing]] = tokens[writing]
-        self._required.record(len(steps), tokens, rows, parents)
+        if self._required is not None:
+            self._required.record(len(steps), tokens, rows, parents)
 
     def _forbid(
         self, logits: Floats, places: Places, tokens: NDArray[np.int64], columns: CandidateIds

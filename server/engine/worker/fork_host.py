@@ -20,8 +20,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from server.engine.ipc.channel import Channel
-from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.channel import Channel, InterruptFlag
 from server.engine.ipc.messages import Load, Loaded, Refused
 from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.worker.loop import Worker, run_worker

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import onnxruntime as ort
 
 from export.bundle import BundleError, Graphs
-from server.runtime.onnx.concurrency import Traffic
+from server.runtime.onnx.graph import Traffic
 
 TOKENS = "tokens"
 _INPUTS = frozenset({"steps", "stop", "end_id", "bans"})

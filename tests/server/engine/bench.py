@@ -1,6 +1,6 @@
 """A worker's engine on a bench: a worker's step, one call at a time, with a clock that stands still."""
 
-from server.engine.ipc.interrupt_flag import InterruptFlag
+from server.engine.ipc.channel import InterruptFlag
 from server.engine.ipc.memory_channel import MemoryChannel
 from server.engine.ipc.messages import FromWorker
 from server.engine.ipc.worker_ports import WorkerPorts

@@ -2,7 +2,7 @@ import pytest
 
 from server.engine.options import DecodingOptions
 from server.engine.scheduling.placement import Placement
-from server.engine.scheduling.priority import Rivalry
+from server.engine.scheduling.waiting_queue import Rivalry
 from server.engine.sequence import Priority
 from server.engine.sequence import Sequence as Sentence
 from tests.server.engine.fakes import sentence

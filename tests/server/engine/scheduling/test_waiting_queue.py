@@ -5,19 +5,17 @@ import pytest
 
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
-from server.engine.scheduling.priority import (
+from server.engine.scheduling.waiting_queue import (
     BULK_TOKENS,
     EXPECTED_FOR_S,
-    PRESENT_FOR_S,
-    Rivalry,
-    priority_of,
-)
-from server.engine.scheduling.waiting_queue import (
     FAIR_SHARE,
     FAIR_TOKENS_PER_S,
     MAX_RETRY_S,
     MIN_RETRY_S,
+    PRESENT_FOR_S,
+    Rivalry,
     WaitingQueue,
+    priority_of,
 )
 from server.engine.sequence import Priority
 from server.engine.sequence import Sequence as Sentence

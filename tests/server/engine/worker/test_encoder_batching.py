@@ -1,5 +1,5 @@
 from server.engine.options import DecodingOptions
-from server.engine.worker.encoder_batching import CALL_COST_TOKENS, encoder_batches
+from server.engine.worker.engine import CALL_COST_TOKENS, encoder_batches
 from tests.server.engine.fakes import sentence
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from export.bundle import verify_bundle
 from server.runtime.model_runtime import ModelRuntime
-from server.runtime.onnx.concurrency import QUIET_S, Traffic
+from server.runtime.onnx.graph import QUIET_S, Traffic
 
 
 class Clock:
