@@ -27,6 +27,37 @@ _NAMES = {
 }  # fmt: skip
 
 
+# ISO 639-3, as models of many languages call theirs (`deu_Latn`).
+_OF_THREE_LETTERS = {
+    "afr": "af", "arb": "ar", "ara": "ar", "azj": "az", "aze": "az", "bel": "be", "bul": "bg",
+    "ben": "bn", "bos": "bs", "cat": "ca", "ces": "cs", "cym": "cy", "dan": "da", "deu": "de",
+    "ell": "el", "eng": "en", "epo": "eo", "spa": "es", "est": "et", "ekk": "et", "eus": "eu",
+    "pes": "fa", "fas": "fa", "fin": "fi", "fra": "fr", "gle": "ga", "glg": "gl", "guj": "gu",
+    "heb": "he", "hin": "hi", "hrv": "hr", "hun": "hu", "hye": "hy", "ind": "id", "isl": "is",
+    "ita": "it", "jpn": "ja", "kat": "ka", "kaz": "kk", "khk": "mn", "khm": "km", "kan": "kn",
+    "kor": "ko", "kir": "ky", "lat": "la", "lao": "lo", "lit": "lt", "lav": "lv", "lvs": "lv",
+    "mkd": "mk", "mal": "ml", "mon": "mn", "mar": "mr", "msa": "ms", "zsm": "ms", "mlt": "mt",
+    "nob": "nb", "npi": "ne", "nep": "ne", "nld": "nl", "nor": "no", "pan": "pa", "pol": "pl",
+    "por": "pt", "ron": "ro", "rus": "ru", "slk": "sk", "slv": "sl", "sqi": "sq", "als": "sq",
+    "srp": "sr", "swe": "sv", "swa": "sw", "swh": "sw", "tam": "ta", "tel": "te", "tha": "th",
+    "tgl": "tl", "tur": "tr", "ukr": "uk", "urd": "ur", "uzb": "uz", "uzn": "uz", "vie": "vi",
+    "zho": "zh",
+}  # fmt: skip
+
+
+def base_language(code: str) -> str:
+    """Say which language a code means, without region and script.
+
+    Args:
+        code: as bundles write it: `de`, `pt-BR`, `zh_CN`, `deu_Latn`.
+
+    Returns:
+        ISO 639-1's code of a language that is known here, else the code's first part in small letters.
+    """
+    language = code.replace("_", "-").split("-")[0].casefold()
+    return _OF_THREE_LETTERS.get(language, language)
+
+
 def has_name(code: str) -> bool:
     """Tell whether a code is one of the languages that are known here."""
     return code in _NAMES
@@ -41,7 +72,7 @@ def language_name(code: str) -> str:
     Returns:
         The name, or the code if it has none here.
     """
-    return _NAMES.get(code, code)
+    return _NAMES.get(code) or _NAMES.get(_OF_THREE_LETTERS.get(code.split("_")[0], ""), code)
 
 
 @dataclass(frozen=True, slots=True)

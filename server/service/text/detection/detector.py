@@ -10,8 +10,8 @@ from typing import Any
 
 import fasttext
 
-from server.service.text.detection.everyday_words import COMMON_WORDS
-from server.service.text.languages import Detection
+from server.service.text.detection.word_lists import COMMON_WORDS
+from server.service.text.languages import Detection, base_language
 
 WORDS = re.compile(r"[^\W\d_]+")
 
@@ -23,8 +23,7 @@ _NO_WORDS: frozenset[str] = frozenset()
 _LEAST = 1e-6  # probability of a label that the model does not name
 # How much less likely a language that is not served is than one that is, before the text is read.
 _NOT_SERVED = 0.05
-# Nats for a text all of whose words are common ones of a language. Of 0, 3, 5 and 7, what is right rises from
-# 88 to 99 % of everyday openers and from 94 to 96 % of pairs of words, and the confidence becomes honest.
+# Nats for a text all of whose words are common ones of a language (docs/experiments/detection.md).
 _COMMON = 6.0
 _SAME = {"nb": "no", "iw": "he", "in": "id"}
 
@@ -102,8 +101,8 @@ class Detector:
 
 
 def _language_of(code: str) -> str:
-    """The model's label of a language code: without the region, in small letters."""
-    language = code.replace("_", "-").split("-")[0].casefold()
+    """The model's label of a language code."""
+    language = base_language(code)
     return _SAME.get(language, language)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from server.service.text.detection.detector import WORDS, Detector
-from server.service.text.detection.everyday_words import COMMON_WORDS
 from server.service.text.detection.scripts import written_in
-from server.service.text.languages import UNDETERMINED, Detection, has_name
+from server.service.text.detection.word_lists import COMMON_WORDS
+from server.service.text.languages import UNDETERMINED, Detection, base_language, has_name
 
 # Judged on the first characters only, so that a long text costs no more than a page.
 _SAMPLE_CHARS = 4000
@@ -188,7 +188,7 @@ def _visible_parts(markup: str) -> Iterator[str]:
 
 
 def _is_written_in(text: str, code: str) -> bool:
-    language = code.replace("_", "-").split("-")[0].casefold()
+    language = base_language(code)
     return written_in(text, language, has_name(language))
 
 

@@ -45,3 +45,4 @@ def test_every_language_is_listed_once() -> None:
 def test_names_fall_back_to_the_code() -> None:
     assert language_name("de") == "German"
     assert language_name("tlh") == "tlh"
+    assert language_name("deu_Latn") == "German"

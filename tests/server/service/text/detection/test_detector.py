@@ -47,7 +47,7 @@ OPENERS = {
         soin de toi | Je t'aime | Quelle heure est-il ? | Combien ça coûte ? | Bien sûr | Peut-être |
         D'accord | Allons-y | Attends | Entrez | Asseyez-vous | Qu'est-ce qui se passe ? | Coucou | Cher
         client | Mesdames et messieurs | Eau | Ami | Aujourd'hui | Demain | Porte | Fenêtre | Clé |
-        Maison | Pain | Mère | Frère | Lundi | École | Petit | Belle | Travailler | Le chien |
+        Maison | Mère | Frère | Lundi | École | Petit | Belle | Travailler | Le chien |
         Rechercher | Enregistrer | Paramètres | Supprimer | Annuler | Suivant | Fermer | Ouvrir | Mot de
         passe | Bon appétit | À tes souhaits | Allô | Voilà
     """,
@@ -132,6 +132,11 @@ def test_languages_without_a_list_of_words_are_known_by_their_spelling(detector:
 @pytest.mark.parametrize("text", ["", "   ", "123 456", "😀", "\u200b"])
 def test_without_letters_nothing_is_guessed(detector: Detector, text: str) -> None:
     assert detector.rank(text, ["en", "de"]) == [Detection("en", 0), Detection("de", 0)]
+
+
+def test_codes_of_three_letters_and_scripts_are_understood(detector: Detector) -> None:
+    found = detector.rank("Dove sono le chiavi della cantina?", ["eng_Latn", "ita_Latn", "deu_Latn"])
+    assert (found[0].language, found[0].confidence) == ("ita_Latn", 100)
 
 
 def test_languages_unknown_to_the_model_come_last(detector: Detector) -> None:

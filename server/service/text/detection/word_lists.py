@@ -1,0 +1,16 @@
+"""Common words of languages: evidence where a text is too short for its spelling to tell."""
+
+from pathlib import Path
+
+
+def _read() -> dict[str, frozenset[str]]:
+    files = Path(__file__).parent.glob("words.*.txt")
+    return {file.name.split(".")[1]: frozenset(file.read_text(encoding="utf-8").split()) for file in files}
+
+
+COMMON_WORDS = _read()
+"""Some 4,000 words of each shipped language in small letters, without names.
+
+They are the commonest ones of everyday sentences, and greetings, days, numbers and words of user interfaces.
+Words of several languages stand in all of these.
+"""
