@@ -123,8 +123,18 @@ class FakeTokenizer(Tokenizer):
                 self._words.append(word)
         return [self._ids[word] for word in words]
 
+    @property
+    def unk_id(self) -> int:
+        return 1
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
     def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
+
+    def source_pieces(self) -> list[str]:
+        return list(self._words)
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self._words[i] for i in ids).upper()

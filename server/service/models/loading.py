@@ -3,12 +3,16 @@
 import time
 from pathlib import Path
 
-from export.bundle import MANIFEST_NAME, BundleError, hash_file, load_manifest, verify_bundle
+from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_manifest, verify_bundle
+from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.observer import EngineObserver
 from server.service.models.engine_start import start_engine, start_threads
 from server.service.models.self_test import check_golden_text
 from server.service.models.served_model import ServedModel, TranslationEngine, check_together
+from server.service.text.model_text import Measured
+from server.service.text.output.checks import Thresholds
+from server.service.text.protection.masks import DEFAULT_MASKS
 from server.service.text.truecasing import Truecaser
 from server.settings import Settings
 
@@ -84,9 +88,36 @@ def load_model(
         engine = start_threads(settings, bundle, manifest, observer)
     try:
         check_golden_text(manifest, tokenizer)
+        measured = read_measured(bundle, manifest, tokenizer)
     except BaseException:
         engine.close(_CLOSE_TIMEOUT_S)
         raise
     duration_s = time.monotonic() - started_s
     truecaser = Truecaser(tokenizer) if settings.truecase else None
-    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser)
+    return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser, measured)
+
+
+def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Measured:
+    """Read what the exporter has measured of a model for the text layer.
+
+    Args:
+        bundle: its directory.
+        manifest: of the bundle; without the section `text`, defaults hold.
+        tokenizer: of the model.
+
+    Raises:
+        BundleError: the lexical tables are damaged or of another model.
+    """
+    text = manifest.text
+    if text is None:
+        return Measured()
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    limits = text.checks
+    return Measured(
+        tuple(mask.template for mask in text.masks) or DEFAULT_MASKS,
+        text.comfortable_source_tokens,
+        Thresholds(
+            limits.from_source_tokens, limits.min_length_ratio, limits.max_length_ratio, limits.min_coverage
+        ),
+        Lexicon.load(bundle / text.lexicon, *sizes),
+    )

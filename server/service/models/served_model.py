@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,8 @@ from server.engine.limits import EngineStats
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
 from server.errors import SettingError
+from server.service.request_limits import RequestLimits
+from server.service.text.model_text import Measured, ModelText
 from server.service.text.truecasing import Truecaser
 
 
@@ -66,6 +68,7 @@ class ServedModel:
         load_duration_s: seconds from verification to the last golden sentence.
         bundle: directory that it was loaded from, and where a reload looks.
         truecaser: undoes capitals; None if they are translated as they are.
+        measured: what the exporter has measured of it for the text layer.
     """
 
     manifest: Manifest
@@ -75,6 +78,17 @@ class ServedModel:
     load_duration_s: float
     bundle: Path = Path()
     truecaser: Truecaser | None = None
+    measured: Measured = field(default_factory=Measured)
+
+
+def text_side(model: ServedModel, limits: RequestLimits) -> ModelText:
+    """Give the text layer what it needs of a model.
+
+    Args:
+        model: a loaded model.
+        limits: of a request to it.
+    """
+    return ModelText(model.tokenizer, limits.max_source_tokens, model.truecaser, model.measured)
 
 
 def check_together(manifests: Sequence[Manifest]) -> None:

@@ -4,10 +4,12 @@ import functools
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError
 from server.service.request_limits import RequestLimits
+from server.service.text.jobs import ModelInput
 from server.service.translation.request import RequestedOptions
 
 # Without `max_decoding_length`, a sentence may become three times as long as its source and 32 tokens more:
@@ -29,19 +31,15 @@ def check_options(requested: RequestedOptions, limits: RequestLimits) -> None:
 
 
 def choose_each(
-    requested: RequestedOptions,
-    limits: RequestLimits,
-    lengths: Sequence[int],
-    prefixes: Sequence[tuple[int, ...]],
+    requested: RequestedOptions, limits: RequestLimits, inputs: Sequence[ModelInput]
 ) -> DecodingOptions | list[DecodingOptions]:
     """Turn what a client states into the options of every sentence, or into those that all of them share.
 
     Args:
         requested: what the client stated.
         limits: what is allowed.
-        lengths: source tokens of each sentence. They count as the next multiple of 8, so that sentences about
-            as long share their options, whatever else is in their requests.
-        prefixes: target ids that each sentence's translation begins with.
+        inputs: the sentences. Their lengths count as the next multiple of 8, so that sentences about as long
+            share their options, whatever else is in their requests.
 
     Returns:
         Options that the engine accepts.
@@ -49,20 +47,22 @@ def choose_each(
     Raises:
         InvalidOptionError: an option is out of range; the message names it.
     """
-    sizes = [
-        (-(-length // _LENGTH_STEP) * _LENGTH_STEP, len(prefix))
-        for length, prefix in zip(lengths, prefixes, strict=True)
-    ]
+    sizes = [(-(-len(one.ids) // _LENGTH_STEP) * _LENGTH_STEP, len(one.begin)) for one in inputs]
     chosen = {size: choose_options(requested, limits, *size) for size in set(sizes)}
-    if not any(prefixes):
+    if not any(one.begin or one.required or one.no_repeat_ngram_size for one in inputs):
         return next(iter(chosen.values())) if len(chosen) == 1 else [chosen[size] for size in sizes]
-    # What stands before a prompt belongs to it.
-    return [
-        replace(chosen[size], target_prefix=(*chosen[size].target_prefix, *prefix), model_prefix_tokens=0)
-        if prefix
-        else chosen[size]
-        for size, prefix in zip(sizes, prefixes, strict=True)
-    ]
+    return [_adapted(chosen[size], one) for size, one in zip(sizes, inputs, strict=True)]
+
+
+def _adapted(options: DecodingOptions, one: ModelInput) -> DecodingOptions:
+    changes: dict[str, Any] = {}
+    if one.begin:  # what stands before a prompt belongs to it
+        changes = {"target_prefix": (*options.target_prefix, *one.begin), "model_prefix_tokens": 0}
+    if one.required:
+        changes["required"] = one.required
+    if one.no_repeat_ngram_size and not options.no_repeat_ngram_size:
+        changes["no_repeat_ngram_size"] = one.no_repeat_ngram_size
+    return replace(options, **changes) if changes else options
 
 
 def choose_options(

@@ -15,18 +15,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export.bundle import Manifest
+from export.bundle import BundleError, Manifest, load_manifest
 from server.engine.observer import NullObserver
 from server.engine.sequence import SequenceResult
-from server.errors import DragomanError, QueueFullError, TextTooLongError, UnsupportedLanguageError
+from server.errors import DragomanError, QueueFullError, UnsupportedLanguageError
 from server.service.models.loading import load_model
-from server.service.models.served_model import ServedModel
+from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, request_limits
-from server.service.text.codec import Document, TextCodec
+from server.service.text.codec import Document, Reading, TextCodec
 from server.service.text.languages import Directions
 from server.service.text.options import TextOptions
-from server.service.text.segmentation import Piece, split_sentences, whole_line
-from server.service.translation.decoding_options import check_options, choose_options
+from server.service.text.sentences import Way
+from server.service.translation.decoding_options import check_options, choose_each
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
@@ -61,6 +61,39 @@ def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
             yield [line + b"\n" for line in lines]
     if any(rest):
         yield [b"".join(rest)]
+
+
+def choose_bundle(bundles: Sequence[Path], source: str | None, target: str | None) -> Path:
+    """Choose the first of several bundles that has a direction.
+
+    Args:
+        bundles: directories.
+        source: language to translate from; None fits all.
+        target: language to translate to, likewise.
+
+    Raises:
+        BundleError: a manifest is refused; its `bundle` says whose.
+        UnsupportedLanguageError: no bundle has the direction.
+    """
+    if len(bundles) == 1:
+        return bundles[0]
+    known = []
+    for bundle in bundles:
+        try:
+            manifest = load_manifest(bundle)
+        except BundleError as error:
+            error.bundle = bundle
+            raise
+        try:
+            _choose_direction(manifest, source, target)
+        except UnsupportedLanguageError:
+            known += [f"{source}-{target}" for source, target in manifest.pairs]
+        else:
+            return bundle
+    raise UnsupportedLanguageError(
+        f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
+        f"{', '.join(known)}"
+    )
 
 
 def translate_lines(
@@ -188,13 +221,13 @@ class LineTranslator:
         """
         self._model = model
         self._requested = requested
-        self._split = options.split
         self._n_best = options.n_best
-        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
-        source, target = choose_direction(model.manifest, options.source, options.target)
-        self._language = source
-        self._around = model.manifest.framing(source, target)
-        self._limits = replace(limits, target_prefix=self._around.target_prefix)
+        self._codec = TextCodec(text_side(model, limits), limits)
+        source, target = _choose_direction(model.manifest, options.source, options.target)
+        framing = model.manifest.framing(source, target)
+        self._way = Way(source, target, framing, requested.num_hypotheses, options.text.guard)
+        self._reading = Reading(options.text, split=options.split, every_line=True)
+        self._limits = replace(limits, target_prefix=framing.target_prefix)
         self._stop = threading.Event()
         self._pending: queue.Queue[_Lines | Exception | None] = queue.Queue(_REQUESTS_AHEAD)
         self._numbers = itertools.count()
@@ -223,15 +256,16 @@ class LineTranslator:
             self._stop.set()
 
     def _finish(self, lines: _Lines) -> Iterator[TranslatedLine]:
-        results: list[SequenceResult] = []
-        for future in lines.futures:
+        document, futures = lines.document, lines.futures
+        while document.inputs:
             try:
-                results.append(future.result())
+                document.resume([future.result() for future in futures])
+                futures = self._enqueue(document)
             except DragomanError as error:
                 raise LineError(
                     lines.first_number, f"this line or one soon after it failed: {error}"
                 ) from error
-        texts = self._codec.decode(lines.document, results, self._requested.num_hypotheses)
+        texts = document.translations(self._requested.num_hypotheses)
         last = len(texts) - 1
         for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
             # One line in, one line out, whatever the model writes.
@@ -266,36 +300,18 @@ class LineTranslator:
             body = line.rstrip("\r\n")
             bodies.append(body)
             ends.append(line[len(body) :])
-        try:
-            document = self._encode(bodies)
-        except TextTooLongError:
-            for offset, body in enumerate(bodies):  # find the one it was
-                try:
-                    self._encode([body])
-                except TextTooLongError as error:
-                    raise LineError(number + offset, str(error)) from None
-            raise
+        document = self._codec.read(bodies, self._way, self._reading)
         futures = self._enqueue(document)
         return _Lines(document, futures, tuple(ends), tuple(map(len, batch)), number)
 
-    def _encode(self, bodies: Sequence[str]) -> Document:
-        around = self._around
-        return self._codec.encode_pieces(
-            [self._cut(body) for body in bodies],
-            prefix=around.source_prefix,
-            suffix=around.source_suffix,
-        )
-
-    def _cut(self, line: str) -> list[Piece]:
-        return split_sentences(line, self._language) if self._split else whole_line(line)
-
     def _enqueue(self, document: Document) -> Sequence[Future[SequenceResult]]:
-        if not document.sequences:
+        if not document.inputs:
             return ()
-        options = choose_options(self._requested, self._limits, max(map(len, document.sequences)))
+        ids = [one.ids for one in document.inputs]
+        options = choose_each(self._requested, self._limits, document.inputs)
         while not self._stop.is_set():
             try:
-                return self._model.engine.submit(f"lines-{next(self._numbers)}", document.sequences, options)
+                return self._model.engine.submit(f"lines-{next(self._numbers)}", ids, options)
             except QueueFullError:
                 time.sleep(_FULL_QUEUE_PAUSE_S)
         raise _StoppedError
@@ -325,17 +341,7 @@ def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None
     return known[name]
 
 
-def choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
-    """Choose the first direction of a bundle that fits.
-
-    Args:
-        manifest: of the bundle.
-        source: language to translate from; None fits all.
-        target: language to translate to, likewise.
-
-    Raises:
-        UnsupportedLanguageError: the bundle has no such direction.
-    """
+def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
     known = Directions(manifest.pairs)
     wanted = [
         None if code is None else known.find(code, field)

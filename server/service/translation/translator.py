@@ -1,18 +1,20 @@
-"""A translation request from text to text: split, tokenise, submit, await, detokenise, join."""
+"""A translation request from text to text: read, submit, await, go on with the results, until all is said."""
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
-from server.service.models.served_model import ServedModel
+from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits
-from server.service.text.codec import TextCodec
-from server.service.translation.cached_decoding import CachedDecoder, Phase
+from server.service.text.codec import Reading, TextCodec
+from server.service.text.sentences import Way
+from server.service.translation.cached_decoding import CachedDecoder, Decoded, Phase
 from server.service.translation.decoding_options import check_options, choose_each
 from server.service.translation.request import RequestedOptions, Translation, TranslationRequest
 from server.service.translation.sentence_cache import SentenceCache
@@ -21,6 +23,30 @@ T = TypeVar("T")
 
 # A short sentence is split and tokenised in 0.05 ms, less than handing it to a thread and back costs.
 _INLINE_CHARS = 400
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the rounds of a request have cost."""
+
+    stages_s: dict[str, float]
+    finish_reasons: Counter[str] = field(default_factory=Counter)
+    sentences: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    cached: int | None = None
+
+    def add(self, decoded: Decoded) -> None:
+        results = decoded.results
+        self.sentences += len(results)
+        self.source_tokens += sum(result.source_tokens for result in results)
+        self.target_tokens += sum(result.target_tokens for result in results)
+        self.finish_reasons.update(result.finish_reason for result in results)
+        self.stages_s["queue"] += max(result.queue_s for result in results)
+        self.stages_s["encode"] += max(result.encode_s for result in results)
+        self.stages_s["decode"] += max(result.decode_s for result in results)
+        if decoded.cached is not None:
+            self.cached = (self.cached or 0) + decoded.cached
 
 
 class Translator:
@@ -48,7 +74,7 @@ class Translator:
         """
         self.model = model
         self.limits = limits
-        self._codec = TextCodec(model.tokenizer, model.manifest.special_tokens, limits, model.truecaser)
+        self._codec = TextCodec(text_side(model, limits), limits)
         self._threads = ThreadPoolExecutor(text_threads, thread_name_prefix="dragoman-text")
         self._clock = clock
         self._decoder = CachedDecoder(model, cache, clock)
@@ -112,52 +138,48 @@ class Translator:
         started_s = self._clock()
         self.check(request.options)
         size = sum(map(len, request.texts))
-        around = self.model.manifest.framing(source, target)
+        framing = self.model.manifest.framing(source, target)
+        way = Way(
+            source,
+            target,
+            framing,
+            request.options.num_hypotheses,
+            request.text_options.guard,
+            may_be_cut="max_decoding_length" in request.options.stated,
+        )
+        reading = Reading(request.text_options, is_html=request.is_html)
         document = await self._offload(
             size,
-            lambda: self._codec.encode(
-                request.texts,
-                source,
-                is_html=request.is_html,
-                prefix=around.source_prefix,
-                suffix=around.source_suffix,
-                target_prefixes=request.options.target_prefixes,
-            ),
+            lambda: self._codec.read(request.texts, way, reading, request.options.target_prefixes),
         )
-        tokenized_s = self._clock()
-        lengths = [len(sequence) for sequence in document.sequences]
         limits = self.limits
-        if around.target_prefix != limits.target_prefix:
-            limits = replace(limits, target_prefix=around.target_prefix)
-        options = choose_each(request.options, limits, lengths, document.target_prefixes)
-        decoded = await self._decoder.decode(
-            request.request_id,
-            document.sequences,
-            options,
-            request.deadline_s,
-            repeatable=request.options.is_repeatable,
-        )
-        results = decoded.results
-        decoded_s = self._clock()
-        texts = await self._offload(
-            size, lambda: self._codec.decode(document, results, request.options.num_hypotheses)
-        )
+        if framing.target_prefix != limits.target_prefix:
+            limits = replace(limits, target_prefix=framing.target_prefix)
+        work = _Work(dict.fromkeys(("tokenize", "queue", "encode", "decode", "detokenize"), 0.0))
+        work.stages_s["tokenize"] = self._clock() - started_s
+        while document.inputs:
+            decoded = await self._decoder.decode(
+                request.request_id,
+                [one.ids for one in document.inputs],
+                choose_each(request.options, limits, document.inputs),
+                request.deadline_s,
+                repeatable=request.options.is_repeatable,
+            )
+            work.add(decoded)
+            decoded_s = self._clock()
+            await self._offload(size, functools.partial(document.resume, decoded.results))
+            work.stages_s["detokenize"] += self._clock() - decoded_s
         return Translation(
-            texts=tuple(texts),
+            texts=tuple(document.translations(request.options.num_hypotheses)),
             source=source,
             target=target,
-            sentences=len(results),
-            source_tokens=sum(result.source_tokens for result in results),
-            target_tokens=sum(result.target_tokens for result in results),
-            finish_reasons=Counter(result.finish_reason for result in results),
-            stages_s={
-                "tokenize": tokenized_s - started_s,
-                "queue": max((result.queue_s for result in results), default=0.0),
-                "encode": max((result.encode_s for result in results), default=0.0),
-                "decode": max((result.decode_s for result in results), default=0.0),
-                "detokenize": self._clock() - decoded_s,
-            },
-            cached=decoded.cached,
+            sentences=work.sentences,
+            source_tokens=work.source_tokens,
+            target_tokens=work.target_tokens,
+            finish_reasons=work.finish_reasons,
+            stages_s=work.stages_s,
+            cached=work.cached,
+            guards=document.guards,
         )
 
     async def warm_up(self) -> None:
@@ -167,7 +189,7 @@ class Translator:
         """
         self.model.engine.attach(asyncio.get_running_loop())
         for source in self.model.manifest.sources:
-            await asyncio.to_thread(self._codec.encode, ["Warm up. Twice."], source, is_html=False)
+            await asyncio.to_thread(self._codec.read, ["Warm up. Twice."], Way(source, source), Reading())
 
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come that `translate` is working on.

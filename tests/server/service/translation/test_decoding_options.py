@@ -6,6 +6,7 @@ import pytest
 from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
 from server.service.request_limits import RequestLimits, check_texts, check_tokens
+from server.service.text.jobs import ModelInput
 from server.service.translation import decoding_options
 from server.service.translation.decoding_options import choose_each, choose_options
 from server.service.translation.request import RequestedOptions
@@ -79,28 +80,41 @@ def test_without_a_seed_every_request_has_its_own() -> None:
     assert chosen(sampling_topk=0).seed != chosen(sampling_topk=0).seed
 
 
+def inputs_of(*lengths: int) -> list[ModelInput]:
+    return [ModelInput((5,) * length) for length in lengths]
+
+
+def test_what_a_sentence_must_hold_and_not_repeat_reaches_its_options_alone() -> None:
+    inputs = [ModelInput((5,) * 4), ModelInput((5,) * 4, required=((7, 8),), no_repeat_ngram_size=3)]
+    plain, strict = choose_each(RequestedOptions(), LIMITS, inputs)
+    assert (plain.required, plain.no_repeat_ngram_size) == ((), 0)
+    assert (strict.required, strict.no_repeat_ngram_size) == (((7, 8),), 3)
+    (own,) = choose_each(RequestedOptions(no_repeat_ngram_size=2), LIMITS, inputs[1:])
+    assert own.no_repeat_ngram_size == 2
+
+
 def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
     multilingual = replace(LIMITS, target_prefix=(7,))
-    prefixes = [(), (8, 9)]
-    found = choose_each(RequestedOptions(max_decoding_length=3), multilingual, [10, 10], prefixes)
+    inputs = [ModelInput((5,) * 10), ModelInput((5,) * 10, begin=(8, 9))]
+    found = choose_each(RequestedOptions(max_decoding_length=3), multilingual, inputs)
     assert isinstance(found, list)
     assert [one.target_prefix for one in found] == [(7,), (7, 8, 9)]
     assert [one.prompt_tokens for one in found] == [0, 3]
-    shared = choose_each(RequestedOptions(), multilingual, [9, 16], [(), ()])
+    shared = choose_each(RequestedOptions(), multilingual, inputs_of(9, 16))
     assert isinstance(shared, DecodingOptions)
     assert shared.target_prefix == (7,)
     with pytest.raises(InvalidOptionError, match="target_prefix has 2 tokens"):
-        choose_each(RequestedOptions(max_decoding_length=2), multilingual, [10, 10], prefixes)
+        choose_each(RequestedOptions(max_decoding_length=2), multilingual, inputs)
 
 
 def test_the_length_of_a_sentence_decides_and_not_that_of_its_neighbours() -> None:
-    found = choose_each(RequestedOptions(), LIMITS, [1, 8, 9, 20], [()] * 4)
+    found = choose_each(RequestedOptions(), LIMITS, inputs_of(1, 8, 9, 20))
     assert isinstance(found, list)
     assert [one.max_decoding_length for one in found] == [56, 56, 80, 100]
     assert found[0] is found[1]
-    alone = choose_each(RequestedOptions(), LIMITS, [9], [()])
+    alone = choose_each(RequestedOptions(), LIMITS, inputs_of(9))
     assert alone == found[2]
-    assert choose_each(RequestedOptions(), LIMITS, [], []) == []
+    assert choose_each(RequestedOptions(), LIMITS, []) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Several models over fake engines: which one translates what, and two in a row."""
 
 import asyncio
+import itertools
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from server.errors import (
 )
 from server.service.models.served_model import check_together
 from server.service.request_limits import request_limits
+from server.service.text.options import TextOptions
 from server.service.translation.request import RequestedOptions
 from server.service.translation.router import Router
 from server.service.translation.translator import Translator
@@ -124,7 +126,7 @@ def test_what_the_first_model_cut_is_said_to_be_cut() -> None:
         return SequenceResult(result.hypotheses, "length", len(source), 1, 0.0, 0.0, 0.0)
 
     models["fr-en"].result = cut  # type: ignore[method-assign]
-    translation = models.translate("One.", source="fr", target="de")
+    translation = models.translate("One.", source="fr", target="de", text_options=TextOptions(guard="off"))
     assert translation.texts[0].finish_reason == "length"
     assert translation.finish_reasons == {"length": 1, "eos": 1}
 
@@ -134,11 +136,12 @@ def test_a_text_that_grew_too_long_on_the_way_is_refused_with_the_reason() -> No
     whole = models["fr-en"].result
 
     def grow(source: tuple[int, ...], options: DecodingOptions) -> SequenceResult:
-        return whole(source[:-1] * 70 + source[-1:], options.__class__(max_decoding_length=1000))
+        words = [word for words in itertools.product(source[:-1], repeat=8) for word in words]
+        return whole((*words, source[-1]), options.__class__(max_decoding_length=100_000))
 
     models["fr-en"].result = grow  # type: ignore[method-assign]
-    with pytest.raises(TextTooLongError, match="translated to en on the way, a sentence has 71 tokens"):
-        models.translate("One", source="fr", target="de")
+    with pytest.raises(TextTooLongError, match=r"translated to en on the way, the request has \d+ tokens"):
+        models.translate("Dix onze douze", source="fr", target="de", text_options=TextOptions(guard="off"))
 
 
 @pytest.mark.parametrize("held", ["fr-en", "en-de"])

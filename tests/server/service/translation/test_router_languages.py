@@ -23,7 +23,7 @@ MIXED = (
 
 def test_each_text_has_its_own_language_and_model() -> None:
     models = Models("en-de", "fr-en")
-    translation = models.translate(*MIXED, source="auto")
+    translation = models.translate(*MIXED, source="auto", text_options=TextOptions(guard="off"))
     assert [one.language for one in translation.detected] == [
         "fr",
         UNDETERMINED,

@@ -1,0 +1,152 @@
+"""What the text layer knows of a model: its tokens, masks, word links, limits and checks."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from export.lexicon import Lexicon, coverage
+from model.tokenizer import Tokenizer
+from server.service.text.output.checks import Checks, Thresholds
+from server.service.text.output.shape import CAPITAL_NOUNS
+from server.service.text.protection.alignment import WordAligner
+from server.service.text.protection.masks import DEFAULT_MASKS
+from server.service.text.reading.clauses import clause_borders
+from server.service.text.segment import Segment, Span, Target
+from server.service.text.truecasing import Truecaser
+from server.service.text.vocabulary import Vocabulary
+
+_MASK = "PH1"
+_NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)")
+_LONGEST_ABBREVIATION = 6
+_SPELLED_PIECES = 3
+_MOST_NAMES = 3
+_TRANSLATED = -2.5
+"""Coverage of a name above which the lexical tables know its translation."""
+_AROUND = 8
+"""Tokens left for what stands around a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the exporter has measured of a model.
+
+    Attributes:
+        masks: templates that the model copies, best first.
+        comfortable_tokens: source tokens above which a sentence is better cut; None if it never is.
+        thresholds: of the checks.
+        lexicon: lexical tables, if the bundle has some.
+    """
+
+    masks: tuple[str, ...] = DEFAULT_MASKS
+    comfortable_tokens: int | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    lexicon: Lexicon | None = None
+
+
+class ModelText:
+    """The text layer's side of one model. Thread-safe."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_source_tokens: int,
+        truecaser: Truecaser | None = None,
+        measured: Measured = Measured(),
+    ) -> None:
+        """Keep what is needed.
+
+        Args:
+            tokenizer: of the model.
+            max_source_tokens: what the model can read, specials included.
+            truecaser: of the model; None translates capitals as they are.
+            measured: by the exporter.
+        """
+        self._tokenizer = tokenizer
+        self._truecaser = truecaser
+        self._longest = max_source_tokens
+        self._comfortable = measured.comfortable_tokens
+        self._lexicon = measured.lexicon
+        self.masks = measured.masks
+        self.vocabulary = Vocabulary(tokenizer)
+        self.aligner = WordAligner(measured.lexicon, tokenizer)
+        self.checks = Checks(measured.thresholds, measured.lexicon)
+
+    def restored(self, sentence: str) -> tuple[str, bool]:
+        """Undo capitals; say whether the translation belongs in capitals."""
+        return (sentence, False) if self._truecaser is None else self._truecaser.restore(sentence)
+
+    def source_ids(self, sentence: str) -> list[int]:
+        """Tokenize a sentence, without special tokens."""
+        # No text needs a NUL, and tokenizers differ in what they make of it.
+        return self._tokenizer.encode(sentence.replace("\0", " "))
+
+    def target_ids(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Tokenize texts of the target language."""
+        return tuple(tuple(ids) for ids in self._tokenizer.encode_target_batch(texts))
+
+    def lost_names(self, segment: Segment, target: Target, language: str) -> list[Span]:
+        """Find names and abbreviations that a translation has not.
+
+        A name is a word with a capital within a sentence that the model can only spell; one that the lexical
+        tables translate (`Vienna` to `Wien`) is no loss.
+
+        Args:
+            segment: a sentence.
+            target: its translation.
+            language: of the sentence.
+        """
+        found = []
+        said = set(_NAME.findall(target.text))
+        for match in _NAME.finditer(segment.text):
+            start, end = match.span()
+            name = match[0]
+            is_short = name.isupper() and len(name) < _LONGEST_ABBREVIATION
+            is_noun = self._lexicon is None and language in CAPITAL_NOUNS
+            if not is_short and (
+                is_noun or start == 0 or self.vocabulary.count_pieces(name) < _SPELLED_PIECES
+            ):
+                continue
+            if name in said or any(span.start < end and start < span.end for span in segment.spans):
+                continue
+            if self._lexicon is None or not self._accounts_for(name, target.text):
+                found.append(Span(start, end))
+        return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
+
+    def _accounts_for(self, name: str, text: str) -> bool:
+        assert self._lexicon is not None
+        ids = self._tokenizer.encode(name)
+        (target,) = self.target_ids([text])
+        return coverage(self._lexicon, ids, target) > _TRANSLATED
+
+    def decoded(self, ids: Sequence[int]) -> str:
+        """Turn target ids into text."""
+        return self._tokenizer.decode(ids)
+
+    def clause_borders(self, segment: Segment, language: str, limit: int | None = None) -> list[int]:
+        """Find where a sentence is cut that is too long.
+
+        Args:
+            segment: a sentence.
+            language: of its text.
+            limit: tokens of a clause; None is what the model does well and can read.
+
+        Returns:
+            Offsets; none for a sentence that stays whole.
+        """
+        most = min(self._longest - _AROUND, self._comfortable or self._longest)
+        if limit is not None:
+            most = min(most, limit)
+        text, kept = segment.text, [(span.start, span.end) for span in segment.spans]
+
+        def length(start: int, end: int) -> int:
+            part, position = "", start
+            for first, last in kept:
+                if start <= first and last <= end:
+                    part += text[position:first] + _MASK
+                    position = last
+            return len(self._tokenizer.encode(part + text[position:end]))
+
+        # No piece is shorter than a byte, so that what has few bytes is short enough.
+        if len(text) <= most // 4 or length(0, len(text)) <= most:
+            return []
+        return clause_borders(text, language, kept, most, length)

@@ -1,0 +1,104 @@
+"""Text as a model knows it: what readers do not see is taken out, look-alikes become the usual characters.
+
+Spans keep their characters; the offsets of everything else are moved along.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from server.service.text.segment import Segment
+
+# Soft hyphens, zero width, marks of direction, variation selectors, byte order mark.
+_INVISIBLE = "\u00ad\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
+_CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufff9-\ufffd"
+# Runs of letters with marks that NFC would join, ligatures, full width forms, and small forms of letters.
+_COMPATIBLE = "\u0300-\u036f\ufb00-\ufb06\uff01-\uff5e"
+_ELONGATED = re.compile(r"([^\W\d_])\1{2,}")
+_CHARACTERS = re.compile(f"[{_INVISIBLE}{_CONTROL}]+|[^\\W\\d_]?[{_COMPATIBLE}]+")
+_SPACE_RUN = re.compile(r"[^\S ]\s*| \s+")
+_OTHER_SCRIPT = re.compile("[\u0370-\u052f]")
+_WORD = re.compile(r"\w+")
+# Cyrillic and Greek letters that look like Latin ones (Unicode Technical Standard 39, confusables).
+_LATIN = str.maketrans(
+    "авсԁеһіјԛорѕухᴦАВСЕНІЈКМОРЅТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧονυі", "abcdehijqopsyxrABCEHIJKMOPSTYXABEZHIKMNOPTYXovui"
+)
+_LONGEST_WORD = 64
+
+
+def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None) -> Segment:
+    """Rewrite a block for the model.
+
+    Takes out invisible and control characters; joins letters and marks (NFC), ligatures and full width forms;
+    gives Latin words with a few look-alike letters their Latin ones; shortens letters that are repeated more
+    than twice.
+
+    Args:
+        segment: a block.
+        count_pieces: how many pieces a word has for the model, which chooses between `so` and `soo` for
+            `soooo`; None leaves two letters.
+
+    Returns:
+        The block; the same object if there is nothing to do.
+    """
+    segment = _edited(segment, _CHARACTERS, _usual)
+    if _OTHER_SCRIPT.search(segment.text):
+        segment = _edited(segment, _WORD, lambda match: _latin(match[0]))
+    return _edited(segment, _ELONGATED, lambda match: _shortened(match, count_pieces))
+
+
+def fold_spaces(segment: Segment) -> Segment:
+    """Make every run of white space in a sentence one space.
+
+    Args:
+        segment: a sentence.
+
+    Returns:
+        The sentence; the same object if there is nothing to do.
+    """
+    return _edited(segment, _SPACE_RUN, lambda _: " ")
+
+
+def _edited(segment: Segment, pattern: re.Pattern[str], rewrite: Callable[[re.Match[str]], str]) -> Segment:
+    """Rewrite what a pattern finds outside of the spans."""
+    spans, index = segment.spans, 0
+    edits: list[tuple[int, int, str]] = []
+    for match in pattern.finditer(segment.text):
+        start, end = match.span()
+        while index < len(spans) and spans[index].end <= start:
+            index += 1
+        if index < len(spans) and spans[index].start < end:
+            continue
+        new = rewrite(match)
+        if new != match[0]:
+            edits.append((start, end, new))
+    return segment.edited(edits)
+
+
+def _usual(match: re.Match[str]) -> str:
+    found = match[0]
+    if unicodedata.category(found[-1]) in ("Cf", "Cc", "Zl", "Zp") or "\ufe00" <= found[-1] <= "\ufe0f":
+        return ""
+    return unicodedata.normalize("NFKC" if found[-1] >= "\ufb00" else "NFC", found)
+
+
+def _latin(word: str) -> str:
+    """Give a word its Latin letters if most of its letters are Latin and the others look like it."""
+    others = len(_OTHER_SCRIPT.findall(word))
+    if not others or len(word) <= 2 * others:
+        return word
+    latin = word.translate(_LATIN)
+    return word if _OTHER_SCRIPT.search(latin) else latin
+
+
+def _shortened(match: re.Match[str], count_pieces: Callable[[str], int] | None) -> str:
+    letter = match[1]
+    if count_pieces is None:
+        return 2 * letter
+    text, (start, end) = match.string, match.span()
+    begins, ends = start, end
+    while begins and start - begins < _LONGEST_WORD and text[begins - 1].isalpha():
+        begins -= 1
+    while ends < len(text) and ends - end < _LONGEST_WORD and text[ends].isalpha():
+        ends += 1
+    return min((letter, 2 * letter), key=lambda new: count_pieces(text[begins:start] + new + text[end:ends]))

@@ -1,0 +1,1 @@
+"""What comes out of a model gets the shape of its source, and is checked."""

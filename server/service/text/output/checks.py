@@ -1,0 +1,194 @@
+"""What is suspicious about a translation: loops, losses, inventions.
+
+The thresholds are the exporter's, quantiles of the bundle's development set; without them wide ones hold.
+Loops: the excess of repeated n-grams over the source's (Raunak et al., 2021; Guerreiro et al., 2023).
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from export.lexicon import Lexicon, coverage
+from server.service.text.segment import Segment, Target
+
+REASONS = ("loop", "truncated", "overlong", "copied", "invalid", "detached", "numbers", "names", "marks")
+"""Alarms, most serious first."""
+
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+")
+_GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
+LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
+"""The same characters four times and more."""
+_NUMERALS = {
+    "en": "zero one two three four five six seven eight nine ten eleven twelve",
+    "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze",
+    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
+}
+_NUMBER_OF = {
+    language: {word: str(number) for number, word in enumerate(words.split())}
+    for language, words in _NUMERALS.items()
+}
+_BRACKETS = "()[]{}"
+_QUOTES = '"“”„«»'
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Where checks begin to fire.
+
+    Attributes:
+        from_tokens: source tokens of the sentences that they hold for.
+        shortest: target tokens a source token, below which a translation is truncated.
+        longest: above which it is overlong.
+        coverage: of `export.lexicon.coverage`, below which it is detached from its source.
+    """
+
+    from_tokens: int = 8
+    shortest: float = 0.3
+    longest: float = 3.0
+    coverage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is looked at.
+
+    Attributes:
+        source: sentence as the model read it, masks included.
+        target: what it wrote.
+        source_ids: without special tokens.
+        target_ids: without special tokens.
+        read_tokens: source tokens, specials included.
+        was_cut: whether it was ended by the length limit.
+    """
+
+    source: str
+    target: str
+    source_ids: Sequence[int]
+    target_ids: Sequence[int]
+    read_tokens: int
+    was_cut: bool
+
+
+class Checks:
+    """The checks of one model. Immutable; thread-safe."""
+
+    def __init__(self, thresholds: Thresholds, lexicon: Lexicon | None) -> None:
+        """Keep what is needed.
+
+        Args:
+            thresholds: of the bundle.
+            lexicon: of the bundle, if it has one.
+        """
+        self._thresholds = thresholds
+        self._lexicon = lexicon
+
+    def alarms(self, checked: Checked) -> list[str]:
+        """Look at what a model wrote.
+
+        Args:
+            checked: one sentence.
+
+        Returns:
+            Reasons, of `REASONS`; none if nothing is wrong.
+        """
+        found = []
+        lengths, limits = (checked.read_tokens, len(checked.target_ids)), self._thresholds
+        if checked.was_cut or is_loop(checked.source, checked.target):
+            found.append("loop")
+        if lengths[0] >= limits.from_tokens:
+            ratio = lengths[1] / lengths[0]
+            if ratio < limits.shortest:
+                found.append("truncated")
+            elif ratio > limits.longest:
+                found.append("overlong")
+        elif not checked.target.strip() or lengths[1] > 4 * lengths[0] + 12:
+            found.append("truncated" if not checked.target.strip() else "overlong")
+        if is_copied(checked.source, checked.target):
+            found.append("copied")
+        if "\ufffd" in checked.target or any(map(_is_control, checked.target)):
+            found.append("invalid")
+        lowest = limits.coverage
+        if lowest is not None and lengths[0] >= limits.from_tokens and self.coverage(checked) < lowest:
+            found.append("detached")
+        return found
+
+    def coverage(self, checked: Checked) -> float:
+        """Score how well a translation accounts for its source; 0 at best."""
+        if self._lexicon is None:
+            return 0.0
+        return coverage(self._lexicon, checked.source_ids, checked.target_ids)
+
+
+def is_loop(source: str, target: str) -> bool:
+    """Tell whether a text repeats itself more than its source does."""
+    match = LOOP.search(target) if len(target) > 8 else None
+    if match and (len(match[1].strip()) > 1 or len(match[0]) > 5) and not LOOP.search(source):
+        return True
+    said, given = _WORD.findall(target.lower()), _WORD.findall(source.lower())
+    for size, most in ((1, 5), (3, 1)):
+        if len(said) > size + most and _excess(said, given, size) > most:
+            return True
+    return False
+
+
+def _excess(said: list[str], given: list[str], size: int) -> int:
+    def commonest(words: list[str]) -> int:
+        grams = Counter(zip(*(words[i:] for i in range(size)), strict=False))
+        return max(grams.values(), default=0)
+
+    return commonest(said) - max(1, commonest(given))
+
+
+def is_copied(source: str, target: str) -> bool:
+    """Tell whether a sentence of four words and more came back as it was, names and masks aside."""
+    given, said = _WORD.findall(source), _WORD.findall(target)
+    if len(given) < 4 or len(said) < 4:
+        return False
+    plain = [word.lower() for word in given[1:] if word.islower()]
+    if len(plain) < 3:
+        return False
+    left = Counter(word.lower() for word in said)
+    same = sum(min(count, left[word]) for word, count in Counter(plain).items())
+    return same > 0.9 * len(plain)
+
+
+def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -> bool:
+    """Tell whether a translation has the numbers of its source; small ones may be words.
+
+    Args:
+        source: the sentence.
+        target: its translation.
+        languages: of both.
+    """
+    given, said = _numbers(source.text, languages[0]), _numbers(target.text, languages[1])
+    lost, new = given[0] - said[0], said[0] - given[0]
+    return not (lost - said[1]) and not (new - given[1])
+
+
+def _numbers(text: str, language: str) -> tuple[Counter[str], Counter[str]]:
+    digits = Counter(number.lstrip("0") or "0" for number in _NUMBER.findall(_GROUPED.sub("", text)))
+    known = _NUMBER_OF.get(language)
+    if known is None:
+        return digits, Counter()
+    words: Counter[str] = Counter()
+    for word in _WORD.findall(text.lower()):
+        if (number := known.get(word) or known.get(word[:3] if word.startswith("ein") else "")) is not None:
+            words[number] += 1
+        elif word in ("a", "an", "ein", "eine", "einen", "einem", "einer", "une", "una"):
+            words["1"] += 1
+    return digits, words
+
+
+def marks_agree(source: Segment, target: Target) -> bool:
+    """Tell whether brackets and double quotes are as many as in the source."""
+    if any(source.text.count(mark) != target.text.count(mark) for mark in _BRACKETS):
+        return False
+    return sum(map(source.text.count, _QUOTES)) == sum(map(target.text.count, _QUOTES))
+
+
+def _is_control(character: str) -> bool:
+    return character < " " and unicodedata.category(character) == "Cc" and character not in "\t\n"

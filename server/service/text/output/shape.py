@@ -1,0 +1,137 @@
+"""The shape of a translation is that of its source: final mark, first letter, quotes, spaces.
+
+A model writes sentences: it gives a list item a capital and a full stop. What the source has not is taken
+away, what it has and the translation lost comes back.
+"""
+
+import re
+from dataclasses import replace
+
+from server.service.text.reading.segmentation import sentence_borders
+from server.service.text.segment import Target, moved_by
+
+_FINAL = re.compile(r"[\s.!?…:;,。！？]+$")
+_ENDS = ".!?…:;,"
+_SPACE_BEFORE = {"fr": "?!:;"}
+_OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
+CAPITAL_NOUNS = frozenset({"de", "lb"})
+"""Languages whose nouns have a capital, which then says nothing."""
+_ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*|[A-Z])(?!\w)")
+_INNER_STOP = re.compile(r"[.!?…]\s+\S")
+_QUOTES = re.compile('["“”„«»]')
+
+
+def shape(source: str, target: Target, source_language: str, target_language: str) -> Target:
+    """Give a translation the shape of its source.
+
+    Args:
+        source: a sentence without white space at its ends.
+        target: what the model made of it.
+        source_language: its language.
+        target_language: that of the translation.
+
+    Returns:
+        The translation; the same object if nothing is to be changed.
+    """
+    if not target.text:
+        return target
+    edits = [*_quotes(source, target), *_inner_stops(source, target, target_language)]
+    edits += _final_mark(source, target, target_language)
+    if first := _first_letter(source, target, source_language, target_language):
+        edits.append(first)
+    if not edits:
+        return target
+    return edited(target, _disjoint(edits))
+
+
+def edited(target: Target, edits: list[tuple[int, int, str]]) -> Target:
+    """Replace characters of a translation outside of its spans.
+
+    Args:
+        target: a translation.
+        edits: start, end and new text; disjoint, ascending.
+    """
+    text: list[str] = []
+    position = 0
+    for start, end, new in edits:
+        text += target.text[position:start], new
+        position = end
+    to = moved_by(edits)
+    spans = tuple(replace(span, start=to(span.start), end=to(span.end)) for span in target.spans)
+    return Target("".join([*text, target.text[position:]]), spans)
+
+
+def _inner_stops(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:
+    """Make commas of full stops within a sentence whose source goes on there."""
+    if not _INNER_STOP.search(target.text) or _INNER_STOP.search(source):
+        return []
+    kept = [(span.start, span.end) for span in target.spans]
+    edits = []
+    for border in sentence_borders(target.text, language, kept):
+        end = len(target.text[:border].rstrip())
+        start = len(target.text[:end].rstrip(".!?…"))
+        if start < end < len(target.text.rstrip()):
+            edits.append((start, end, ","))
+    return edits
+
+
+def _disjoint(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Sort edits; of those that overlap the first one holds."""
+    chosen: list[tuple[int, int, str]] = []
+    for edit in sorted(edits):
+        if not chosen or (edit[0] >= chosen[-1][1] and edit[:2] != chosen[-1][:2]):
+            chosen.append(edit)
+    return chosen
+
+
+def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:
+    free_from = max((span.end for span in target.spans), default=0)
+    wanted, found = _FINAL.search(source), _FINAL.search(target.text, free_from)
+    mark = wanted[0].strip() if wanted else ""
+    start = found.start() if found else len(target.text)
+    has = found[0].strip() if found else ""
+    if has == mark or _same_mark(has, mark):
+        return []
+    space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
+    edits = [(start, len(target.text), space + mark)]
+    for end, opening in _OPENING_OF.get(language, {}).items():
+        if end in mark and opening not in target.text:
+            edits.insert(0, (0, 0, opening))
+        elif end not in mark and opening in target.text and end in has and target.text.count(opening) == 1:
+            place = target.text.index(opening)
+            edits.insert(0, (place, place + 1, ""))
+    return edits
+
+
+def _same_mark(has: str, mark: str) -> bool:
+    """Three points and an ellipsis are the same; so are marks that differ in number only (`!!!`)."""
+    plain = (has.replace("…", "..."), mark.replace("…", "..."))
+    return plain[0] == plain[1]
+
+
+def _first_letter(
+    source: str, target: Target, source_language: str, target_language: str
+) -> tuple[int, int, str] | None:
+    wanted = next((letter for letter in source if letter.isalnum()), "")
+    place = next((i for i, letter in enumerate(target.text) if letter.isalnum()), None)
+    if place is None or any(span.start <= place < span.end for span in target.spans):
+        return None
+    letter = target.text[place]
+    if wanted.islower() and letter.isupper() and target_language not in CAPITAL_NOUNS:
+        if _ALWAYS_CAPITAL.match(target.text, place):
+            return None
+        return place, place + 1, letter.lower()
+    if wanted.isupper() and letter.islower() and source_language not in CAPITAL_NOUNS:
+        return place, place + 1, letter.upper()
+    return None
+
+
+def _quotes(source: str, target: Target) -> list[tuple[int, int, str]]:
+    """Take away quotes where the source has none."""
+    if _QUOTES.search(source) or not _QUOTES.search(target.text):
+        return []
+    return [
+        (match.start(), match.end(), "")
+        for match in _QUOTES.finditer(target.text)
+        if not any(span.start <= match.start() < span.end for span in target.spans)
+    ]

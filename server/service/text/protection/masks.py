@@ -1,0 +1,100 @@
+"""Protected spans behind words that a model copies: `PH1` for `{name}`, and back."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from server.service.text.segment import Segment, Span, Target
+
+DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
+"""Of bundles whose exporter has not measured any, in this order."""
+
+
+def masks_for(text: str, spans: int, template: str) -> list[str]:
+    """Choose masks that do not stand in a text.
+
+    Args:
+        text: of the sentence.
+        spans: how many are needed.
+        template: with `{n}` for a number.
+
+    Returns:
+        As many different masks.
+    """
+    masks: list[str] = []
+    number = 1
+    while len(masks) < spans:
+        mask = template.replace("{n}", str(number))
+        if mask not in text:
+            masks.append(mask)
+        number += 1
+    return masks
+
+
+def masked(segment: Segment, masks: Sequence[str]) -> str:
+    """Write a sentence for the model.
+
+    Args:
+        segment: a sentence.
+        masks: one for each of its spans.
+    """
+    return segment.edited(
+        [(span.start, span.end, mask) for span, mask in zip(segment.spans, masks, strict=True)]
+    ).text
+
+
+def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | None:
+    """Put spans in the place of their masks.
+
+    Args:
+        output: what the model wrote.
+        segment: the sentence.
+        masks: as `masked` was given.
+
+    Returns:
+        The translation; None unless every mask is there exactly once, and none that nobody asked for.
+    """
+    places = []
+    likes = {re.escape(mask.rstrip("0123456789")) for mask in masks}
+    if likes:
+        alike = re.compile(rf"(?:{'|'.join(likes)})\d+")
+        if len(alike.findall(output)) > len(masks) + len(alike.findall(segment.text)):
+            return None
+    for span, mask in zip(segment.spans, masks, strict=True):
+        found = [match.span() for match in re.finditer(rf"(?<![^\W\d_]){re.escape(mask)}(?!\d)", output)]
+        if len(found) != 1:
+            return None
+        places.append((*found[0], span))
+    text: list[str] = []
+    spans: list[Span] = []
+    position = length = 0
+    for start, end, span in sorted(places, key=lambda place: place[0]):
+        own = segment.text[span.start : span.end]
+        text += output[position:start], own
+        length += start - position
+        spans.append(replace(span, start=length, end=length + len(own)))
+        length += len(own)
+        position = end
+    return Target("".join([*text, output[position:]]), tuple(spans))
+
+
+def between(segment: Segment) -> list[Segment | Span]:
+    """Cut a sentence at its spans.
+
+    Args:
+        segment: a sentence.
+
+    Returns:
+        Its spans and the parts around them, without tags, in order; empty parts are left out.
+    """
+    borders = sorted(
+        {offset for span in segment.spans for offset in (span.start, span.end)} - {0, len(segment.text)}
+    )
+    starts = {span.start: span for span in segment.spans}
+    parts: list[Segment | Span] = []
+    position = 0
+    for part in replace(segment, tags=()).cut(borders):
+        span = starts.get(position)
+        parts.append(part if span is None else span)
+        position += len(part.text)
+    return parts

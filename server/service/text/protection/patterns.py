@@ -1,0 +1,199 @@
+"""What in a text is no language: placeholders, addresses, paths, code, and numbers that models garble.
+
+Every pattern runs in linear time: none has a repeated group that can match in two ways, and what may start at
+every character is bounded in length.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from server.service.text.segment import Segment, Span
+
+# Placeholders of programs: printf, Python, ICU, Angular, Vue, Rails, i18next, Qt, XLIFF.
+_PLACEHOLDER = "|".join([
+    r"\{\{[^{}\n]{0,200}\}\}\}?",
+    r"[$#%]\{[^{}\n]{0,200}\}",
+    r"\{[A-Za-z_][\w.\-\[\]]*(?:[:!,][^{}\n]{0,100})?\}",
+    r"\{\d*(?:[:!,][^{}\n]{0,100})?\}",
+    r"\$t\([^()\n]{0,200}\)",
+    r"%\([A-Za-z_]\w*\)[-#0+]*\d*(?:\.\d+)?[a-zA-Z]",
+    r"%\d+\$[-#0+]*\d*(?:\.\d+)?l{0,2}[sdifguxX@]",
+    r"%[A-Za-z_]\w{1,60}%",
+    r"%%",
+    r"(?<![\d%])%[-#0+]*\d*(?:\.\d+)?l{0,2}[sdifguxX@](?![A-Za-z])",
+    r"(?<![\d\w%])%\d(?!\w|[.,]?\d| %)",
+    r"__[A-Z][A-Z0-9_]*__",
+    r"(?<![\w:/.]):[A-Za-z_]\w*(?![\w:])",
+    r"\[\[?%?[A-Z][A-Z0-9_]+%?\]?\]",
+    r"<[A-Z][A-Z0-9_]+>",
+    r"</?(?:x|ph|bx|ex|bpt|ept|it|mrk)\b[^<>\n]{0,200}>",
+    r"</?\d+/?>",
+    r"\$[A-Za-z_]\w*",
+])  # fmt: skip
+_ADDRESS = "|".join([
+    r"(?:https?|ftps?|sftp|wss?|file|git|ssh)://[^\s<>\"“”«»]+",
+    r"(?:mailto|tel|sip|data|urn|magnet|doi):(?=[^\s\d])[^\s<>\"“”«»]+",
+    r"(?<![\w.])www\.[^\s<>\"“”«»]+",
+    r"(?<![\w.+\-])[\w.+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}",
+    r"(?<![\w.@])(?:[a-z0-9\-]{1,63}\.){1,4}(?:com|org|net|io|dev|info|gov|edu|eu|de|fr|es|uk|ch|at|example)(?![\w.\-]\w|\w)"
+    r"(?:/[^\s<>\"“”«»]*)?",
+])  # fmt: skip
+_HANDLE = r"(?<![\w&/])@[A-Za-z_][\w.]{0,60}\w|(?<![\w&/])#(?=\w{0,60}[^\W\d_])\w+"
+_PATH = "|".join([
+    r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]+",
+    r"\\\\[\w.\-]+\\[^\s<>\"|?*]+",
+    r"(?<![\w/.:<])(?:~|\.{1,2})?(?:/[\w.@+\-]+){2,40}/?",
+    r"(?<![\w/.:<])(?:~|\.{1,2})/[\w.@+\-]+/?",
+    r"(?<![\w/.\-])[\w\-]{1,60}(?:[/.][\w\-]{1,60}){0,20}\.(?:py|js|ts|jsx|tsx|json|ya?ml|toml|ini|cfg|conf|md|txt|csv|tsv|xml|html?"
+    r"|css|c|h|cpp|hpp|cs|java|kt|go|rs|rb|php|sh|bat|ps1|sql|log|pdf|docx?|xlsx?|pptx?|odt|png|jpe?g|gif|svg|webp|mp[34]|wav|zip"
+    r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",
+])  # fmt: skip
+_CODE = r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`"
+# Numbers that are more than digits, with what belongs to them: currency, separators, units, dates, times.
+_CURRENCY = "€$£¥₹₽₩₺₿¢"
+_UNIT = (
+    r"(?:%|‰|°[CF]?|[kKMGTP]?i?[BW]h?|[kMGT]?Hz|px|pt|dpi|rpm|bpm|fps|[kMG]?bit/s|[kMG]?bps|km/h|mph|m/s|kn|"
+    r"[kcmµμn]?m[²³23]?|k?g|mg|µg|[mcdh]?[lL]|ms|µs|ns|kV|mV|kW|MW|kJ|kcal|mA|hPa|Pa|bar|dB|[mµn]M|mol|Ω|″|′)"
+)
+_NUMBER = "|".join([
+    r"(?<![\w.])[A-Za-z]\w{0,20}(?P<gap> ?)(?:[<>=≤≥]|[!=<>]=)(?P=gap)[+\-−]?\d[\d.,]*(?<=\d)(?!\w)",  # n = 5
+    r"(?<![\w.,])\d{1,2} ?h ?\d\d(?!\w)",
+    r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![\w])",  # IBAN
+    r"\+\d{1,3}(?:[ .\-/]?\(?\d{1,5}\)?){2,6}(?!\w)",  # telephone
+    r"(?<![\w.,])0\d(?:[ .]\d\d){4}(?![\w])",
+    r"(?<![\w.,])\d{3}[\-. ]\d{3}[\-. ]\d{4}(?!\w)",
+    r"(?<![\w.,])\d{1,4}[/.\-]\d{1,2}[/.\-]\d{2,4}(?:T\d\d:\d\d(?::\d\d)?Z?)?(?![\w])",  # date
+    r"(?<![\w.,:])\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?[ap]\.?m\b\.?)?(?!\w)",  # time
+    rf"(?:[{_CURRENCY}]|(?<!\w)(?:US|C|A|HK)\$|(?<!\w)(?:EUR|USD|GBP|CHF) ?)"
+    r" ?[+\-−]?\d[\d.,'’\u00a0\u202f]*\d",
+    rf"[{_CURRENCY}] ?\d(?!\d)",
+    r"(?<![\w.,])[+\-−]?\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:[.,]\d+)?(?![\w])"
+    rf"(?:[ \u00a0\u202f]?(?:[{_CURRENCY}]|{_UNIT}(?![\w])))?",
+    r"(?<![\w.,])[+\-−±~≈<>≤≥]?\d+(?:[.,'’]\d+)+"
+    rf"(?:[ \u00a0\u202f]?(?:[{_CURRENCY}]|{_UNIT}(?![\w])))?(?![\w])",
+    rf"(?<![\w.,])[+\-−±~≈<>≤≥]?\d+[ \u00a0\u202f]?(?:[{_CURRENCY}]|{_UNIT}(?![\w]))",
+    r"(?<![\w.,])\d+(?:-\d+){1,8}(?![\w])",
+    r"(?<![\w.,])\d{4,}(?![\w])",
+])  # fmt: skip
+# Article and serial numbers, hashes: letters and digits in one word; symbols of ions.
+_SERIAL = "|".join([
+    r"(?<![\w\-])(?=[A-Z0-9\-]*\d)(?=[A-Z\-]*[A-Z0-9])[A-Z0-9]{2,40}(?:-[A-Za-z0-9]{1,40}){1,8}(?![\w\-])",
+    r"(?<![\w\-])(?=\w{0,80}\d)(?=\w{0,80}[A-Za-z])(?!\d{1,4}(?:st|nd|rd|th|er|re|e|o|a|è|ème|h|s|x)(?!\w))[A-Za-z0-9]{3,128}(?![\w\-])",
+    r"(?<![\w\-])[A-Z]{1,3}\d{1,4}(?![\w\-])",
+    r"(?<!\w)[A-Z][a-z]?\d*[+\-](?![\w])(?=[\s.,;)]|$)",
+])  # fmt: skip
+
+_ALWAYS = re.compile("|".join([_CODE, _ADDRESS, _PLACEHOLDER, _PATH, _HANDLE, _NUMBER, _SERIAL]))
+_PLAIN_NUMBER = re.compile(r"\d+")
+# A text without any of these holds nothing of the above; most texts have none.
+_SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\w\.\w")
+_LAST = ".,;:!?…'\"’”»)]}"
+_OPENING = {")": "(", "]": "[", "}": "{"}
+_SIGN_OF_TIME = re.compile(r":[A-Za-z]")
+
+
+def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
+    """Find what must come back as it is.
+
+    Args:
+        text: of one block.
+        protect: what else the client wants to keep: patterns, of `re` or with its `finditer`.
+
+    Returns:
+        Disjoint spans, ascending; none is empty.
+    """
+    found = (
+        [_end_of_address(text, *match.span()) for match in _ALWAYS.finditer(text)]
+        if _SOME.search(text)
+        else []
+    )
+    for pattern in protect:
+        found += [match.span() for match in pattern.finditer(text) if match.end() > match.start()]
+    if not found:
+        return []
+    return [Span(start, end) for start, end in _merged(_whole_words(text, found))]
+
+
+def find_numbers(segment: Segment) -> list[Span]:
+    """Find the numbers outside of a segment's spans, which a model mostly copies.
+
+    Args:
+        segment: a sentence.
+
+    Returns:
+        Disjoint spans, ascending.
+    """
+    kept = [(span.start, span.end) for span in segment.spans]
+    found = [match.span() for match in _PLAIN_NUMBER.finditer(segment.text)]
+    free = [one for one in found if not any(start < one[1] and one[0] < end for start, end in kept)]
+    return [Span(start, end) for start, end in _merged(_whole_words(segment.text, free))]
+
+
+def compile_protected(words: Iterable[str]) -> list[re.Pattern[str]]:
+    """Turn what a client names into patterns: words as they stand, bounded by word borders.
+
+    Args:
+        words: of the request.
+
+    Returns:
+        One pattern for all of them; none without words.
+    """
+    ordered = sorted({word for word in words if word.strip()}, key=len, reverse=True)
+    if not ordered:
+        return []
+    parts = [
+        (r"(?<!\w)" if word[0].isalnum() else "")
+        + re.escape(word)
+        + (r"(?!\w)" if word[-1].isalnum() else "")
+        for word in ordered
+    ]
+    return [re.compile("|".join(parts))]
+
+
+def _end_of_address(text: str, start: int, end: int) -> tuple[int, int]:
+    """Leave the marks behind an address, path or tag to the sentence, and brackets that it does not open."""
+    if (
+        text[start] in "{%$_<[`:"
+        or text[end - 1] not in _LAST
+        or ("://" not in text[start:end] and "www." not in text[start:end])
+    ):
+        return start, end
+    while end > start + 1 and text[end - 1] in _LAST:
+        opening = _OPENING.get(text[end - 1])
+        if opening is not None and text.count(opening, start, end) >= text.count(text[end - 1], start, end):
+            break
+        end -= 1
+    return start, end
+
+
+def _whole_words(text: str, found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Take letters that touch a span into it: a mask must stand alone."""
+    wide = []
+    for start, end in found:
+        if text[start].isalnum():
+            while start and _is_of_word(text[start - 1]):
+                start -= 1
+        while end < len(text) and _is_of_word(text[end]):
+            end += 1
+        if not text[start].isalnum():
+            while start and text[start - 1].isalpha() and text[start] != "<":
+                start -= 1
+        wide.append((start, end))
+    return wide
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character) == "Mn"
+
+
+def _merged(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort, and join what overlaps or touches."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,121 @@
+"""Signs that are no words: emoji, bullets, arrows, stars, smileys.
+
+A model makes words of them. So they become tags, which follow the words beside them, and what the model
+reads is the sentence without them.
+"""
+
+import re
+from collections.abc import Callable
+
+from server.service.text.reading.edges import escaped
+from server.service.text.segment import Segment, Span, Tag
+
+# Pictures, flags, dingbats, arrows, shapes, musical signs, with joiners, skin tones and variation selectors.
+_PICTURE = (
+    "[\u2190-\u21ff\u2300-\u23ff\u2460-\u27ff\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299"
+    "\U0001f000-\U0001faff©®™]"
+)
+_JOINED = (
+    f"(?:{_PICTURE}|[#*0-9](?=\ufe0f?\u20e3))"
+    f"(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\u200d]|{_PICTURE})*"
+)
+_SMILEY = (
+    r"(?<![\w:;=])[:;=]['’]?-?[)(DPpOo/\\|\]\[}{*3](?!\w)|(?<!\w)<3(?!\w)|(?<!\w)\^_?\^(?!\w)|¯\\_\(ツ\)_/¯"
+)
+_SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}")
+_SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
+# Between parts that are translated each on its own.
+SEPARATOR = re.compile(r"(?<=\s)(?:[•·∙‣▪●|¦»›«‹*→⇒>~+=]+|/{1,2}|\\|-{2,}>?)(?=\s)")
+
+
+_OWN_PAIRS = 1_000_000
+"""Added to the numbers of pairs, so that they are none of a neighbor's."""
+
+
+def signs_to_tags(segment: Segment) -> Segment:
+    """Take signs out of the text and make them tags.
+
+    Args:
+        segment: a block.
+
+    Returns:
+        The block; the same object if it has none. A space on one side of a sign goes with it.
+    """
+    text = segment.text
+    if not _SOME.search(text):
+        return segment
+    kept = segment.spans
+    edits: list[tuple[int, int, str]] = []
+    signs: list[tuple[int, str]] = []
+    index = 0
+    for match in _SIGN.finditer(text):
+        start, end = match.span()
+        while index < len(kept) and kept[index].end <= start:
+            index += 1
+        if index < len(kept) and kept[index].start < end:
+            continue
+        start, end = _with_space(
+            text, start, end, edits[-1][1] if edits else 0, kept[index] if index < len(kept) else None
+        )
+        edits.append((start, end, ""))
+        signs.append((start, escaped(text[start:end], segment.escape)))
+    if not edits:
+        return segment
+    merged = _merge(segment.tags, signs)
+    return Segment(text, kept, merged, segment.escape).edited(edits)
+
+
+def _with_space(text: str, start: int, end: int, free_from: int, next_span: Span | None) -> tuple[int, int]:
+    if end < len(text) and text[end] == " " and (not start or text[start - 1] == " "):
+        return start, end + 1
+    if start > free_from and text[start - 1] == " " and (end == len(text) or not text[end].isalnum()):
+        return start - 1, end
+    return start, end
+
+
+def _merge(tags: tuple[Tag, ...], signs: list[tuple[int, str]]) -> tuple[Tag, ...]:
+    """Put signs among the tags; one that begins where a tag stands comes behind it."""
+    found = [(tag.at, 0, number, tag) for number, tag in enumerate(tags)]
+    found += [(at, 1, number, Tag(at, output)) for number, (at, output) in enumerate(signs)]
+    return tuple(tag for _, _, _, tag in sorted(found, key=lambda one: one[:3]))
+
+
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
+
+
+def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: False) -> Segment:
+    """Take quotes and brackets out of the text and make them tags, two for each pair.
+
+    Args:
+        segment: a block or sentence.
+        knows: whether the model has a character, which then stays.
+
+    Returns:
+        The segment; the same object if it has no pair.
+    """
+    text, kept = segment.text, segment.spans
+    inside = {i for span in kept for i in range(span.start, span.end)} if kept else set()
+    opened: list[tuple[int, str]] = []
+    pairs: list[tuple[int, int]] = []
+    for place, character in enumerate(text):
+        if place in inside or character.isalnum() or character == " ":
+            continue
+        if opened and character == opened[-1][1]:
+            pairs.append((opened.pop()[0], place))
+        elif (closing := _BRACKETS.get(character)) is not None and not knows(character):
+            opened.append((place, closing))
+        elif character == '"' and not knows(character):
+            opened.append((place, '"'))
+    if not pairs:
+        return segment
+    first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS
+    marks = [
+        Tag(start, escaped(text[start], segment.escape), first + n, opens=True)
+        for n, (start, _) in enumerate(pairs)
+    ]
+    marks += [Tag(end, escaped(text[end], segment.escape), first + n) for n, (_, end) in enumerate(pairs)]
+    # Outer tags of the source stay outside: an opening one before the mark, a closing one behind it.
+    tags = sorted([*segment.tags, *marks], key=lambda tag: tag.at)
+    return Segment(text, kept, tuple(tags), segment.escape).edited(
+        [(place, place + 1, "") for place in sorted(offset for pair in pairs for offset in pair)]
+    )

@@ -1,0 +1,207 @@
+"""What stands around a sentence and is none of it: white space, brackets, bullets, tags around all of it."""
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from server.service.text.segment import Escape, Segment, Span, Tag
+
+_PAIRS = {
+    "(": ")",
+    "[": "]",
+    "{": "}",
+    "“": "”",
+    "„": "“",
+    "«": "»",
+    "‹": "›",
+    "‘": "’",
+    '"': '"',
+    "»": "«",
+    "‚": "‘",
+}
+# In front of a sentence, before a space.
+_BULLETS = frozenset("-–—•·*>|»+~=#→:;,./\\")
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """A sentence and what is written around its translation.
+
+    Attributes:
+        before: written before it.
+        core: to be translated; its text is empty if there is nothing.
+        behind: written behind it.
+    """
+
+    before: str
+    core: Segment
+    behind: str
+
+
+def frame(segment: Segment) -> Framed:
+    """Take off what can be copied at both ends of a sentence.
+
+    Args:
+        segment: a sentence with the white space around it.
+
+    Returns:
+        Its parts; written one after the other they are the segment.
+    """
+    ends = _Ends(segment)
+    ends.shrink()
+    first, last, tags = ends.start, ends.end, segment.tags
+    inner = tuple(
+        replace(tag, at=min(max(tag.at, first), last) - first) for tag in tags[ends.front : ends.back + 1]
+    )
+    spans = tuple(
+        replace(span, start=span.start - first, end=span.end - first)
+        for span in segment.spans
+        if first <= span.start and span.end <= last
+    )
+    if first == last:
+        inner, spans = (), ()
+        front, back = tags, tags[:0]
+    else:
+        front, back = tags[: ends.front], tags[ends.back + 1 :]
+    return Framed(
+        write(segment.text, segment.spans, front, segment.escape, 0, first),
+        Segment(segment.text[first:last], spans, inner, segment.escape),
+        write(segment.text, segment.spans, back, segment.escape, last, len(segment.text)),
+    )
+
+
+def write(
+    text: str,
+    spans: Sequence[Span],
+    tags: Iterable[Tag],
+    escape: Escape,
+    start: int = 0,
+    end: int | None = None,
+) -> str:
+    """Write text with its spans and tags.
+
+    Args:
+        text: plain text.
+        spans: disjoint, ascending.
+        tags: ascending; those outside of `start` and `end` are written at the nearer of the two.
+        escape: how text is written.
+        start: offset of the first character that is written.
+        end: offset behind the last one; None is the end of the text.
+
+    Returns:
+        What a client gets.
+    """
+    end = len(text) if end is None else end
+    pieces: list[tuple[int, int, str]] = [
+        (span.start, span.end, span.output)
+        for span in spans
+        if span.output is not None and start <= span.start and span.end <= end
+    ]
+    pieces += [(at := min(max(tag.at, start), end), at, tag.output) for tag in tags]
+    written: list[str] = []
+    position = start
+    for first, last, output in sorted(pieces, key=lambda piece: piece[:1]):
+        written.append(escaped(text[position:first], escape))
+        if output[:1] in ("\n", "\r") and written[-1].endswith(" "):
+            written[-1] = written[-1][:-1]
+        written.append(output)
+        position = max(position, last)
+    written.append(escaped(text[position:end], escape))
+    return "".join(written)
+
+
+def escaped(text: str, escape: Escape) -> str:
+    """Write plain text between tags or within an attribute; no-break spaces as `&nbsp;`."""
+    if escape == "none" or not text:
+        return text
+    return html.escape(text, quote=escape == "attribute").replace("\u00a0", "&nbsp;")
+
+
+class _Ends:
+    """Two offsets and two tags that move towards each other."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.text, self.tags = segment.text, segment.tags
+        self.start, self.end = 0, len(segment.text)
+        self.front, self.back = 0, len(segment.tags) - 1
+        whole = _twice([tag.pair for tag in segment.tags if tag.pair >= 0])
+        self.alone = [tag.pair < 0 or tag.pair not in whole for tag in segment.tags]
+        self.first_span = segment.spans[0].start if segment.spans else len(segment.text)
+        self.last_span = segment.spans[-1].end if segment.spans else 0
+
+    def shrink(self) -> None:
+        while self.start < self.end and (self._space() or self._tags() or self._marks()):
+            pass
+
+    def _space(self) -> bool:
+        start, end = self.start, self.end
+        while self.start < end and self.text[self.start].isspace() and self.start < self.first_span:
+            self.start += 1
+        while self.end > self.start and self.text[self.end - 1].isspace() and self.end > self.last_span:
+            self.end -= 1
+        return (start, end) != (self.start, self.end)
+
+    def _tags(self) -> bool:
+        if self.front > self.back:
+            return False
+        first, last = self.tags[self.front], self.tags[self.back]
+        if first.at <= self.start:
+            if self.alone[self.front]:
+                self.front += 1
+                return True
+            if (
+                self.front < self.back
+                and self.tags[self.front + 1].pair == first.pair
+                and self.tags[self.front + 1].at <= self.start
+            ):
+                self.front += 2
+                return True
+        if last.at >= self.end:
+            if self.alone[self.back]:
+                self.back -= 1
+                return True
+            if (
+                self.front < self.back
+                and self.tags[self.back - 1].pair == last.pair
+                and self.tags[self.back - 1].at >= self.end
+            ):
+                self.back -= 2
+                return True
+        if (
+            first.at <= self.start
+            and last.at >= self.end
+            and first.pair == last.pair
+            and self.front < self.back
+        ):
+            self.front, self.back = self.front + 1, self.back - 1
+            return True
+        return False
+
+    def _marks(self) -> bool:
+        """Brackets and quotes around all of it, and bullets before it."""
+        if self.front <= self.back and (
+            self.tags[self.front].at <= self.start or self.tags[self.back].at >= self.end
+        ):
+            return False
+        text, start, end = self.text, self.start, self.end
+        if start >= self.first_span or (end <= self.last_span and self.last_span):
+            return False
+        if text[start] in _BULLETS and start + 1 < end and text[start + 1] == " ":
+            self.start += 1
+            return True
+        closing = _PAIRS.get(text[start])
+        if closing is None or end - start < 3 or text[end - 1] != closing:
+            return False
+        inside = text[start + 1 : end - 1]
+        if closing in inside or text[start] in inside:
+            return False
+        self.start, self.end = start + 1, end - 1
+        return True
+
+
+def _twice(pairs: Sequence[int]) -> set[int]:
+    seen: set[int] = set()
+    whole: set[int] = set()
+    for pair in pairs:
+        (whole if pair in seen else seen).add(pair)
+    return whole

@@ -1,0 +1,375 @@
+"""One sentence through the model: masks and their ladder, clauses, shape, checks and mending, tags.
+
+The ladder for protected spans, each rung for what the one before could not keep: the masks that the exporter
+measured, other masks, decoding that must write each mask once, and last a cut at the spans, which always
+holds. What a check finds is mended once, and the better of both translations is kept.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from export.bundle import Framing
+from server.engine.sequence import FinishReason, SequenceResult
+from server.service.text.jobs import Job, ModelInput, together
+from server.service.text.model_text import ModelText
+from server.service.text.output.checks import LOOP, Checked, marks_agree, numbers_agree
+from server.service.text.output.shape import edited, shape
+from server.service.text.protection.masks import between, masked, masks_for, unmasked
+from server.service.text.protection.patterns import find_numbers
+from server.service.text.protection.projection import place_tags, write
+from server.service.text.protection.symbols import pairs_to_tags
+from server.service.text.segment import Segment, Span, Target
+
+_NO_FRAMING = Framing((), (), ())
+_MIN_WORDS_TO_CUT = 8
+_BLOCKED_NGRAM = 3
+_MOST_ATTEMPTS = 2
+_CUT_RUNG = 3
+_LETTER = re.compile(r"[^\W\d_]")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the sentences of a request are translated.
+
+    Attributes:
+        source: language of the text.
+        target: language of the translation.
+        framing: ids around every sentence, which tell a multilingual model the direction.
+        hypotheses: translations wanted of each.
+        guard: `off` leaves the model's words alone, `flag` checks them, `mend` also tries again.
+        may_be_cut: whether the client limits lengths, so that a cut translation is no fault of the model.
+    """
+
+    source: str
+    target: str
+    framing: Framing = _NO_FRAMING
+    hypotheses: int = 1
+    guard: str = "mend"
+    may_be_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A translation of a segment.
+
+    Attributes:
+        target: text and spans.
+        score: of the search; the mean if it was put together of several.
+        alarms: what the checks found.
+        coverage: how well it accounts for its source; 0 at best.
+    """
+
+    target: Target
+    score: float
+    alarms: tuple[str, ...] = ()
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedSentence:
+    """What became of a sentence.
+
+    Attributes:
+        texts: as the client gets them, best first.
+        scores: of each.
+        finish_reason: `length` if the model did not come to an end.
+        guards: reason and outcome of each alarm: `mended`, or `kept` if nothing better was found.
+        rung: how far its spans went down the ladder: 0 for the first masks, 3 for a cut at the spans.
+    """
+
+    texts: tuple[str, ...]
+    scores: tuple[float, ...]
+    finish_reason: FinishReason
+    guards: tuple[tuple[str, str], ...] = ()
+    rung: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Hypotheses of a segment, best first, why the best one ended, and the rung of the ladder."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    finish_reason: FinishReason
+    rung: int = 0
+
+
+class SentenceTranslator:
+    """Translates sentences with one model. Immutable; thread-safe."""
+
+    def __init__(self, model: ModelText) -> None:
+        """Keep the model's side of it.
+
+        Args:
+            model: what the text layer knows of it.
+        """
+        self._model = model
+
+    def translate(self, segment: Segment, way: Way, begin: tuple[int, ...] = ()) -> Job[TranslatedSentence]:
+        """Translate a sentence.
+
+        Args:
+            segment: without anything at its ends that is copied.
+            way: of its request.
+            begin: target ids that the translation begins with.
+
+        Returns:
+            A job.
+        """
+        draft = yield from self._draft(segment, way, begin)
+        best = draft.hypotheses[0]
+        guards: tuple[tuple[str, str], ...] = ()
+        if best.alarms:
+            if way.guard == "mend":
+                draft = yield from self._mended(segment, way, begin, draft)
+            left = draft.hypotheses[0].alarms
+            guards = tuple((reason, "kept" if reason in left else "mended") for reason in best.alarms)
+        texts = [self._written(segment, one.target, way) for one in draft.hypotheses]
+        scores = [one.score for one in draft.hypotheses]
+        return TranslatedSentence(*_distinct(texts, scores), draft.finish_reason, guards, draft.rung)
+
+    def _draft(
+        self, segment: Segment, way: Way, begin: tuple[int, ...], limit: int | None = None
+    ) -> Job[_Draft]:
+        """Translate a segment whole, or in clauses if it is longer than the model does well."""
+        borders = self._model.clause_borders(segment, way.source, limit)
+        if not borders:
+            return (yield from self._whole(segment, way, begin))
+        parts = segment.cut(borders)
+        jobs = [self._clause(part, way, begin if not number else ()) for number, part in enumerate(parts)]
+        return _joined(parts, (yield from together(jobs)))
+
+    def _clause(self, part: Segment, way: Way, begin: tuple[int, ...]) -> Job[_Draft]:
+        stripped = part.text.strip()
+        lead = len(part.text) - len(part.text.lstrip())
+        core = part.cut([border for border in (lead, lead + len(stripped)) if 0 < border < len(part.text)])
+        inner = core[1 if lead else 0] if stripped else part
+        if not _LETTER.search(_outside(inner)):
+            return _Draft((Hypothesis(Target(inner.text, inner.spans), 0.0),), "eos")
+        return (yield from self._whole(inner, way, begin))
+
+    def _whole(self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0) -> Job[_Draft]:
+        """Translate a segment; its spans climb down the ladder."""
+        templates = self._model.masks if segment.spans else self._model.masks[:1]
+        for rung, template in enumerate((*templates[:2], *templates[:1])):
+            if not segment.spans and rung:
+                break
+            masks = masks_for(segment.text, len(segment.spans), template)
+            required = self._model.target_ids(masks) if rung == len(templates[:2]) else ()
+            text = masked(segment, masks)
+            source, capitals = self._model.restored(text)
+            ids = self._model.source_ids(source)
+            if not ids:  # only characters that the normalizer drops
+                return _Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
+            framed = (*way.framing.source_prefix, *ids, *way.framing.source_suffix)
+            (result,) = yield [ModelInput(framed, begin, required, ngram)]
+            draft = self._read(segment, masks, source, ids, result, way, capitals)
+            if draft is not None:
+                return replace(draft, rung=rung) if rung else draft
+        return replace((yield from self._around_spans(segment, way, begin)), rung=_CUT_RUNG)
+
+    def _read(
+        self,
+        segment: Segment,
+        masks: Sequence[str],
+        source: str,
+        source_ids: Sequence[int],
+        result: SequenceResult,
+        way: Way,
+        capitals: bool,
+    ) -> _Draft | None:
+        """Turn what the model wrote into hypotheses; None if the best one lost a mask."""
+        found: list[Hypothesis] = []
+        for number, one in enumerate(result.hypotheses):
+            output = self._model.decoded(one.tokens)
+            target = unmasked(output, segment, masks)
+            if target is None:
+                if not number:
+                    return None
+                continue
+            if capitals:
+                target = _upper(target)
+            alarms: tuple[str, ...] = ()
+            coverage = 0.0
+            if way.guard != "off":
+                target = shape(segment.text, target, way.source, way.target)
+                cut = result.finish_reason == "length" and not number and not way.may_be_cut
+                checked = Checked(source, output, source_ids, one.tokens, result.source_tokens, cut)
+                if not number:
+                    alarms = self._alarms(segment, target, checked, way)
+                    coverage = self._model.checks.coverage(checked) if alarms else 0.0
+            found.append(Hypothesis(_clean(target), one.score, alarms, coverage))
+        return _Draft(tuple(found), result.finish_reason)
+
+    def _alarms(self, segment: Segment, target: Target, checked: Checked, way: Way) -> tuple[str, ...]:
+        found = self._model.checks.alarms(checked)
+        if not numbers_agree(segment, target, (way.source, way.target)):
+            found.append("numbers")
+        if self._model.lost_names(segment, target, way.source):
+            found.append("names")
+        if not marks_agree(segment, target):
+            found.append("marks")
+        return tuple(found)
+
+    def _around_spans(self, segment: Segment, way: Way, begin: tuple[int, ...]) -> Job[_Draft]:
+        """Translate the parts between the spans each on its own."""
+        parts = between(segment)
+        words = [part for part in parts if isinstance(part, Segment) and _LETTER.search(part.text)]
+        jobs = [self._clause(part, way, begin if not number else ()) for number, part in enumerate(words)]
+        drafts = iter((yield from together(jobs)))
+        pieces: list[tuple[Segment, _Draft]] = []
+        for part in parts:
+            if isinstance(part, Span):
+                own = segment.text[part.start : part.end]
+                kept = Target(own, (replace(part, start=0, end=len(own)),))
+                pieces.append((Segment(own), _Draft((Hypothesis(kept, 0.0),), "eos")))
+            elif _LETTER.search(part.text):
+                pieces.append((part, next(drafts)))
+            else:
+                pieces.append((part, _Draft((Hypothesis(Target(part.text), 0.0),), "eos")))
+        return _joined([part for part, _ in pieces], [draft for _, draft in pieces])
+
+    def _mended(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: _Draft) -> Job[_Draft]:
+        """Try against the most serious alarm, and once more against another one that is left."""
+        for _ in range(_MOST_ATTEMPTS):
+            best = draft.hypotheses[0]
+            if not best.alarms:
+                break
+            tried = yield from self._mend(segment, way, begin, best)
+            if not _is_better(tried.hypotheses[0], best):
+                break
+            draft = tried
+        best = draft.hypotheses[0]
+        if "loop" in best.alarms:
+            short = replace(best, target=_mapped(best.target, lambda text: LOOP.sub(r"\1", text)))
+            draft = replace(draft, hypotheses=(short, *draft.hypotheses[1:]))
+        return draft
+
+    def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], best: Hypothesis) -> Job[_Draft]:
+        """Try once more, in the way that helps against the most serious alarm."""
+        reason = best.alarms[0]
+        if reason == "numbers" and (numbers := find_numbers(segment)):
+            spans = sorted([*segment.spans, *numbers], key=lambda span: span.start)
+            draft = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
+            return _without_spans(draft, segment)
+        if reason == "marks":
+            tagged = pairs_to_tags(replace(segment, tags=()))
+            if tagged.tags:
+                draft = yield from self._draft(tagged, way, begin)
+                return self._with_marks(tagged, draft, way)
+        if reason == "names" and (names := self._model.lost_names(segment, best.target, way.source)):
+            spans = sorted([*segment.spans, *names], key=lambda span: span.start)
+            draft = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
+            return _without_spans(draft, segment)
+        words = len(_WORD.findall(segment.text))
+        if words >= _MIN_WORDS_TO_CUT and reason not in ("numbers", "names", "marks"):
+            length = len(self._model.source_ids(segment.text))
+            return (yield from self._draft(segment, way, begin, limit=max(6, length // 2 + 1)))
+        return (yield from self._whole(segment, way, begin, ngram=_BLOCKED_NGRAM))
+
+    def _with_marks(self, tagged: Segment, draft: _Draft, way: Way) -> _Draft:
+        """Put quotes and brackets that were tags back as text."""
+        best = draft.hypotheses[0]
+        placed = place_tags(tagged, best.target, self._model.aligner)
+        edits = [(at, at, tag.output) for at, tag in placed]
+        target = edited(best.target, edits) if edits else best.target
+        return replace(draft, hypotheses=(replace(best, target=target),))
+
+    def _written(self, segment: Segment, target: Target, way: Way) -> str:
+        if not segment.tags and not target.spans and segment.escape == "none":
+            return target.text
+        placed = place_tags(segment, target, self._model.aligner) if segment.tags else []
+        return write(target, placed, segment.escape)
+
+
+def _joined(parts: Sequence[Segment], drafts: Sequence[_Draft]) -> _Draft:
+    """Put the translations of parts together; hypothesis n of the whole is made of hypothesis n of each."""
+    count = max(len(draft.hypotheses) for draft in drafts)
+    joined = []
+    for rank in range(count):
+        text = ""
+        spans: list[Span] = []
+        alarms: list[str] = []
+        scores: list[float] = []
+        coverage = 0.0
+        for part, draft in zip(parts, drafts, strict=True):
+            one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
+            lead = part.text[: len(part.text) - len(part.text.lstrip())] if part.text.strip() else part.text
+            tail = part.text[len(part.text.rstrip()) :] if part.text.strip() else ""
+            if not text.endswith(" "):
+                text += lead
+            if part.text.strip():
+                spans += [
+                    replace(s, start=s.start + len(text), end=s.end + len(text)) for s in one.target.spans
+                ]
+                text += one.target.text + tail
+            alarms += one.alarms
+            scores.append(one.score)
+            coverage += one.coverage
+        joined.append(
+            Hypothesis(
+                Target(text, tuple(spans)),
+                sum(scores) / len(scores),
+                tuple(dict.fromkeys(alarms)),
+                coverage / len(parts),
+            )
+        )
+    reason: FinishReason = "length" if any(draft.finish_reason == "length" for draft in drafts) else "eos"
+    return _Draft(tuple(joined), reason, max(draft.rung for draft in drafts))
+
+
+def _is_better(new: Hypothesis, old: Hypothesis) -> bool:
+    """Fewer alarms are better; with as many, the one that accounts better for its source."""
+    return (-len(new.alarms), new.coverage) > (-len(old.alarms), old.coverage)
+
+
+def _without_spans(draft: _Draft, segment: Segment) -> _Draft:
+    """Make numbers that were protected text again."""
+    own = {segment.text[span.start : span.end] for span in segment.spans}
+    return replace(
+        draft,
+        hypotheses=tuple(
+            replace(
+                one,
+                target=Target(
+                    one.target.text,
+                    tuple(s for s in one.target.spans if one.target.text[s.start : s.end] in own),
+                ),
+            )
+            for one in draft.hypotheses
+        ),
+    )
+
+
+def _upper(target: Target) -> Target:
+    return _mapped(target, str.upper)
+
+
+def _clean(target: Target) -> Target:
+    """Take away what no text holds: half-written characters and controls, outside of the spans."""
+    if "\ufffd" not in target.text and target.text.isprintable():
+        return target
+    return _mapped(target, lambda text: re.sub("[\ufffd\x00-\x08\x0e-\x1f]", "", text))
+
+
+def _mapped(target: Target, change: Callable[[str], str]) -> Target:
+    edits, position = [], 0
+    for span in (*target.spans, Span(len(target.text), len(target.text))):
+        if (new := change(target.text[position : span.start])) != target.text[position : span.start]:
+            edits.append((position, span.start, new))
+        position = span.end
+    return edited(target, edits) if edits else target
+
+
+def _outside(segment: Segment) -> str:
+    return segment.edited([(span.start, span.end, "") for span in segment.spans]).text
+
+
+def _distinct(texts: Sequence[str], scores: Sequence[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Leave out alternatives that differ from a better one in marks and capitals only."""
+    seen: dict[tuple[str, ...], int] = {}
+    for number, text in enumerate(texts):
+        seen.setdefault(tuple(_WORD.findall(text.lower())), number)
+    return tuple(texts[n] for n in seen.values()), tuple(scores[n] for n in seen.values())

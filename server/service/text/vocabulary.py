@@ -1,0 +1,155 @@
+"""What a model can read: its characters and words, asked of its tokenizer once."""
+
+import re
+import threading
+import unicodedata
+from collections import OrderedDict
+
+from model.tokenizer import Tokenizer
+from server.service.text.reading.edges import escaped
+from server.service.text.segment import Segment, Span, Tag
+
+# What a model without the character reads in its place.
+_INSTEAD = {
+    "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "’": "'", "‘": "'", "‚": "'", "`": "'", "´": "'",
+    "–": "-", "—": "-", "‑": "-", "−": "-", "…": "...", "·": "-", "×": "x", "‐": "-",
+}  # fmt: skip
+_AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
+_MAX_WORDS = 20_000
+_LETTERS = re.compile(r"[^\W\d_]+")
+# A word of Latin letters without one is none; other scripts have no vowels that could be told here.
+_VOWELS = re.compile(r"[aeiouyäëïöüáéíóúàèìòùâêîôûæœøåãõ]|[^\x00-\u024f]")
+
+
+class Vocabulary:
+    """Knows which characters and words a model has. Thread-safe."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Ask nothing yet.
+
+        Args:
+            tokenizer: of the model; its source side is used.
+        """
+        self._tokenizer = tokenizer
+        self._pieces = tokenizer.source_pieces()
+        self._unknown = {
+            i for i, piece in enumerate(self._pieces) if piece.startswith("<0x") or piece == "<unk>"
+        }
+        self._characters: dict[str, bool] = {}
+        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def knows(self, character: str) -> bool:
+        """Tell whether the model has a piece for a character."""
+        known = self._characters.get(character)
+        if known is None:
+            # Some have a piece only at the beginning of a word, others only within one.
+            known = (character.isascii() and character.isalnum()) or any(
+                self._unknown.isdisjoint(self._tokenizer.encode(before + character)) for before in ("", "a")
+            )
+            if len(self._characters) < _MAX_WORDS:
+                self._characters[character] = known
+        return known
+
+    def count_pieces(self, word: str) -> int:
+        """Say how many pieces a word has."""
+        with self._lock:
+            if (count := self._counts.get(word)) is not None:
+                self._counts.move_to_end(word)
+                return count
+        count = len(self._tokenizer.encode(word))
+        with self._lock:
+            self._counts[word] = count
+            if len(self._counts) > _MAX_WORDS:
+                self._counts.popitem(last=False)
+        return count
+
+    def is_gibberish(self, text: str) -> bool:
+        """Tell whether no word of a text looks like one: letters that the model can only spell one by one."""
+        words = [word for word in _LETTERS.findall(text.lower()) if len(word) > 2]
+        letters, pieces = sum(map(len, words)), sum(map(self.count_pieces, words))
+        if 3 * pieces < 2 * letters or not words:
+            return False
+        return 5 * pieces >= 4 * letters or not any(_VOWELS.search(word) for word in words)
+
+    def readable(self, segment: Segment, language: str) -> Segment:
+        """Give a block characters that the model has.
+
+        Quotes, dashes and `&` become what the model knows of the kind; runs of letters that it does not know
+        become spans, other signs become tags.
+
+        Args:
+            segment: a block.
+            language: of its text.
+
+        Returns:
+            The block; the same object if the model knows all of it.
+        """
+        strange = {one for one in set(segment.text) if not one.isspace() and not self.knows(one)}
+        return segment if not strange else self._without(segment, strange, language)
+
+    def _without(self, segment: Segment, strange: set[str], language: str) -> Segment:
+        text, kept = segment.text, segment.spans
+        spans, tags, edits = list(kept), [], []
+        position = index = 0
+        while position < len(text):
+            while index < len(kept) and kept[index].end <= position:
+                index += 1
+            if index < len(kept) and kept[index].start <= position:
+                position = kept[index].end
+                continue
+            character = text[position]
+            if character not in strange:
+                position += 1
+                continue
+            end = position + 1
+            new = self._instead(text, position, language)
+            if new is not None:
+                edits.append((position, end, new))
+            elif character.isalnum() or _is_within_word(text, position):
+                first = kept[index - 1].end if index else 0
+                last = kept[index].start if index < len(kept) else len(text)
+                begin, end = _word_around(text, position, max(first, edits[-1][1] if edits else 0), last)
+                if spans and len(spans) > len(kept) and spans[-1].end >= begin:
+                    begin = spans.pop().start
+                spans.append(Span(begin, end))
+            else:
+                if end < len(text) and text[end] == " " and (not position or text[position - 1] == " "):
+                    end += 1
+                parts_words = text[position - 1 : position].isalnum() and text[end : end + 1].isalnum()
+                edits.append((position, end, " " if parts_words else ""))
+                tags.append(Tag(position, escaped(text[position:end], segment.escape)))
+            position = end
+        merged = sorted([*segment.tags, *tags], key=lambda tag: tag.at)
+        spans.sort(key=lambda span: span.start)
+        return Segment(text, tuple(spans), tuple(merged), segment.escape).edited(edits)
+
+    def _instead(self, text: str, position: int, language: str) -> str | None:
+        character = text[position]
+        if (
+            character == "&"
+            and text[position - 1 : position] == " "
+            and text[position + 1 : position + 2] == " "
+        ):
+            return _AND.get(language)
+        new = _INSTEAD.get(character)
+        if new is None:
+            plain = unicodedata.normalize("NFKD", character)
+            plain = "".join(one for one in plain if not unicodedata.combining(one))
+            new = plain if plain != character and not plain.isspace() else None
+        return new if new is not None and all(map(self.knows, new)) else None
+
+
+def _is_within_word(text: str, position: int) -> bool:
+    """Tell whether a sign stands between letters and is no sign that parts words: `R&D`."""
+    around = text[position - 1 : position], text[position + 1 : position + 2]
+    return text[position] not in "/|\\" and all(map(str.isalnum, around))
+
+
+def _word_around(text: str, position: int, first: int, last: int) -> tuple[int, int]:
+    start, end = position, position + 1
+    while start > first and text[start - 1].isalnum():
+        start -= 1
+    while end < last and text[end].isalnum():
+        end += 1
+    return start, end
