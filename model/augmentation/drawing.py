@@ -1,10 +1,15 @@
-"""Draws the additional pairs of one direction: a share of its pairs, changed as the recipe asks for."""
+"""Draws the additional pairs of one direction: a share of its pairs, changed as the recipe asks for.
+
+Without torch, so that the processes that draw start at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.augmentation.copying import CopyAugmenter
 from model.augmentation.joining import Joiner
@@ -12,7 +17,10 @@ from model.augmentation.lexicon import WordLexicon
 from model.augmentation.noise import damage
 from model.augmentation.spans import SpanAugmenter
 from model.augmentation.surface import surface
+from model.data.token_table import Column
+from model.data.tokenization_pool import Chunk, Rows, tokenise_chunk
 from model.recipe import Augment
+from model.tokenizer import Tokenizer
 
 Pair = tuple[str, str]
 
@@ -97,3 +105,47 @@ class PairAugmenter:
                 if changed is not None:
                     drawn.append(changed)
         return drawn
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a process needs to draw from a chunk.
+
+    Attributes:
+        augmenters: of each direction.
+        tokenizer: of the model.
+        max_tokens: pairs of so many are left out.
+        readings: how often an epoch reads a pair of each origin; None for once.
+        seed: of the run, and the variant.
+    """
+
+    augmenters: Sequence[PairAugmenter]
+    tokenizer: Tokenizer
+    max_tokens: int
+    readings: NDArray[np.float64] | None
+    seed: tuple[int, int]
+
+
+def draw_chunk(drawing: Drawing, item: tuple[int, Chunk]) -> Rows:
+    """Draw from the pairs of a chunk, as ids; its number, the variant and the run's seed decide.
+
+    Args:
+        drawing: what is learnt of the corpus.
+        item: number of the chunk, and its text.
+    """
+    number, chunk = item
+    rng = np.random.default_rng([*drawing.seed, number])
+    pairs = [*zip(chunk.sources.split("\n"), chunk.targets.split("\n"), strict=True)]
+    if drawing.readings is not None:
+        read = rng.random(len(pairs)) < drawing.readings[chunk.origins]
+        pairs = [pair for pair, wanted in zip(pairs, read, strict=True) if wanted]
+    drawn = [
+        pair
+        for pair in drawing.augmenters[chunk.direction].draw(pairs, rng)
+        if pair[0].strip() and pair[1].strip()
+    ]
+    if not drawn:
+        return Rows(Column.of([]), Column.of([]), np.empty(0, np.uint16))
+    sources, targets = ("\n".join(side) for side in zip(*drawn, strict=True))
+    made = Chunk(chunk.prefix, sources, targets, np.zeros(len(drawn), np.uint16))
+    return tokenise_chunk((drawing.tokenizer, drawing.max_tokens), made)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from model.augmentation.drawing import PairAugmenter
+from model.augmentation.drawing import Drawing, PairAugmenter, draw_chunk
 from model.checkpoint import Direction
 from model.data.corpus import read_parallel
 from model.data.process_pool import mapped
-from model.data.token_table import Column, TokenTable, TokenTableError, TokenTableWriter
+from model.data.token_table import TokenTable, TokenTableError, TokenTableWriter
 from model.data.tokenization import chunks_of, is_tokenised
-from model.data.tokenization_pool import Chunk, Rows, tokenise_chunk
 from model.recipe import Recipe
 from model.tokenizer import Tokenizer
 
 _FEW = 2
 """Chunks that are drawn without other processes: a small corpus is done before they have started."""
-
-
-@dataclass(frozen=True)
-class _State:
-    """What a process needs to draw from a chunk."""
-
-    augmenters: Sequence[PairAugmenter]
-    tokenizer: Tokenizer
-    max_tokens: int
-    readings: NDArray[np.float64] | None
-    seed: tuple[int, int]
 
 
 class AugmentedTables:
@@ -91,14 +78,14 @@ class AugmentedTables:
             return
         seed = (self._recipe.training.seed, variant)
         limit = self._description["max_tokens"]
-        state = _State(self._learnt(), self._tokenizer, limit, self._readings, seed)
+        state = Drawing(self._learnt(), self._tokenizer, limit, self._readings, seed)
         size = max(self._tokenizer.source_vocab_size, self._tokenizer.target_vocab_size)
         writer = TokenTableWriter(path, size)
         chunks = enumerate(chunks_of(self._recipe.corpus, self._directions, {}))
         bar = tqdm(desc=f"augmenting {variant}", unit="pair", unit_scale=True, disable=self._quiet or None)
         try:
             with bar:
-                for rows in mapped(_draw, state, chunks, few=_FEW):
+                for rows in mapped(draw_chunk, state, chunks, few=_FEW):
                     writer.add(rows.sources, rows.targets)
                     bar.update(len(rows.sources))
         except BrokenExecutor:
@@ -124,23 +111,3 @@ class AugmentedTables:
                 words = augment.number_words.get(text.name, {})
                 self._augmenters.append(PairAugmenter(corpus.sources, corpus.targets, augment, words))
         return self._augmenters
-
-
-def _draw(state: _State, item: tuple[int, Chunk]) -> Rows:
-    """Draw from the pairs of a chunk; the chunk's number, the variant and the run's seed decide."""
-    number, chunk = item
-    rng = np.random.default_rng([*state.seed, number])
-    pairs = [*zip(chunk.sources.split("\n"), chunk.targets.split("\n"), strict=True)]
-    if state.readings is not None:
-        read = rng.random(len(pairs)) < state.readings[chunk.origins]
-        pairs = [pair for pair, wanted in zip(pairs, read, strict=True) if wanted]
-    drawn = [
-        pair
-        for pair in state.augmenters[chunk.direction].draw(pairs, rng)
-        if pair[0].strip() and pair[1].strip()
-    ]
-    if not drawn:
-        return Rows(Column.of([]), Column.of([]), np.empty(0, np.uint16))
-    sources, targets = ("\n".join(side) for side in zip(*drawn, strict=True))
-    made = Chunk(chunk.prefix, sources, targets, np.zeros(len(drawn), np.uint16))
-    return tokenise_chunk((state.tokenizer, state.max_tokens), made)

@@ -1,5 +1,7 @@
 """Additional pairs on disk: the same for the same seed, whatever the number of processes."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -80,3 +82,10 @@ def test_every_source_has_its_tag_and_unread_origins_add_nothing(recipe: Recipe,
     none = tables(recipe, tmp_path, "none")
     none._readings = np.zeros(1)
     assert rows(none, 0) == []
+
+
+@pytest.mark.parametrize("module", ["model.augmentation.drawing", "model.cleaning.clean"])
+def test_what_runs_in_many_processes_loads_no_torch(module: str) -> None:
+    """Torch takes seconds to load, in every process."""
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
