@@ -29,6 +29,7 @@ class Reason(IntEnum):
     OTHER_LANGUAGE = 10
     DUPLICATE = 11
     NEAR_DUPLICATE = 12
+    NEAR_HELD_OUT = 13
 
 
 _LETTER = re.compile(r"[^\W\d_]")

@@ -9,7 +9,7 @@ import hashlib
 import io
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -21,7 +21,7 @@ from model.cleaning.checks import PairChecks, Reason, keys
 from model.cleaning.duplicates import near_duplicates, signature
 from model.cleaning.plan import CorpusPlan
 from model.cleaning.report import Report
-from model.data.corpus import CorpusError, iterate_lines
+from model.data.corpus import CorpusError, iterate_lines, iterate_parallel
 from model.data.process_pool import mapped
 
 _LINES = 1 << 12
@@ -58,6 +58,11 @@ def clean(plan: CorpusPlan, out: Path, *, quiet: bool = False) -> Report:
     Raises:
         CorpusError: a file is missing or broken, or no pair is left.
     """
+    unseen = [
+        signature(first, second)
+        for text in plan.held_out
+        for first, second in iterate_parallel(text.first, text.second)
+    ]
     held_out = (
         keys(
             itertools.chain.from_iterable(
@@ -80,7 +85,9 @@ def clean(plan: CorpusPlan, out: Path, *, quiet: bool = False) -> Report:
     if not parts:
         raise CorpusError(f"{plan.sources[0].first[0]}: empty file")
     reasons, hashes, signatures = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    _mark_duplicates(reasons, hashes, signatures, plan.filters.near_duplicates)
+    _mark_duplicates(reasons, hashes)
+    if plan.filters.near_duplicates:
+        _mark_near_duplicates(reasons, signatures, unseen, plan.filters.near_duplicates)
     if not (reasons == Reason.KEPT).any():
         raise CorpusError(f"{out}: no pair is left of {len(reasons):,}")
     return _write(plan, out, reasons, quiet=quiet)
@@ -133,18 +140,27 @@ def _check(checks: PairChecks, pairs: list[tuple[str, str, bool]]) -> _Found:
     return _Found(np.array(reasons, np.uint8), hashes, np.stack(signatures))
 
 
-def _mark_duplicates(
-    reasons: NDArray[np.uint8], hashes: NDArray[np.uint64], signatures: NDArray[np.uint32], likeness: float
-) -> None:
-    """Set the reasons of pairs that are there already, or nearly so; of equal ones the first is kept."""
+def _mark_duplicates(reasons: NDArray[np.uint8], hashes: NDArray[np.uint64]) -> None:
+    """Set the reason of pairs that are there already; of equal ones the first is kept."""
     kept = np.flatnonzero(reasons == Reason.KEPT)
     _, firsts = np.unique(hashes[kept], return_index=True)
     repeated = np.ones(len(kept), bool)
     repeated[firsts] = False
     reasons[kept[repeated]] = Reason.DUPLICATE
-    if likeness:
-        kept = kept[~repeated]
-        reasons[kept[near_duplicates(signatures[kept], likeness)]] = Reason.NEAR_DUPLICATE
+
+
+def _mark_near_duplicates(
+    reasons: NDArray[np.uint8],
+    signatures: NDArray[np.uint32],
+    unseen: Sequence[NDArray[np.uint32]],
+    likeness: float,
+) -> None:
+    """Set the reason of pairs that are like an earlier one, or like a held-out one."""
+    kept = np.flatnonzero(reasons == Reason.KEPT)
+    earlier = near_duplicates(np.concatenate([*(row[None] for row in unseen), signatures[kept]]), likeness)
+    earlier = earlier[len(unseen) :]
+    reasons[kept[earlier >= len(unseen)]] = Reason.NEAR_DUPLICATE
+    reasons[kept[(earlier >= 0) & (earlier < len(unseen))]] = Reason.NEAR_HELD_OUT
 
 
 def _write(plan: CorpusPlan, out: Path, reasons: NDArray[np.uint8], *, quiet: bool) -> Report:

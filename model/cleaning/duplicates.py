@@ -45,21 +45,23 @@ def signature(first: str, second: str) -> NDArray[np.uint32]:
     return smallest
 
 
-def near_duplicates(signatures: NDArray[np.uint32], likeness: float) -> NDArray[np.bool_]:
-    """Tell which pairs are like an earlier one.
+def near_duplicates(signatures: NDArray[np.uint32], likeness: float) -> NDArray[np.int64]:
+    """Find for each pair an earlier one that it is like.
 
     Args:
         signatures: uint32 [N, 16].
         likeness: from which on a pair counts as a duplicate, 0 to 1.
 
     Returns:
-        bool [N].
+        int64 [N], the place of an earlier pair, or -1.
     """
-    found = np.zeros(len(signatures), bool)
+    none = len(signatures)
+    found = np.full(none, none)
     rows = np.flatnonzero(signatures.any(1))
-    for band in np.split(signatures[rows], _BANDS, axis=1):
+    for band in np.split(signatures[rows], _BANDS, axis=1) if len(rows) else ():
         _, firsts, groups = np.unique(band, axis=0, return_index=True, return_inverse=True)
-        earliest = firsts[groups.reshape(-1)]
-        agreeing = (signatures[rows] == signatures[rows[earliest]]).mean(1)
-        found[rows] |= (agreeing >= likeness) & (earliest != np.arange(len(rows)))
-    return found
+        earliest = rows[firsts[groups.reshape(-1)]]
+        like = (signatures[rows] == signatures[earliest]).mean(1) >= likeness
+        earlier = np.where(like & (earliest != rows), earliest, none)
+        found[rows] = np.minimum(found[rows], earlier)
+    return np.where(found == none, -1, found)

@@ -38,7 +38,7 @@ from model.training.schedule import learning_rate_factor
 from model.training.validation import Validation
 from model.transformer import Transformer
 
-_FEW_UPDATES = 50
+_FEW_UPDATES = 20
 """The pace is not known before: the first updates compile and warm up."""
 
 

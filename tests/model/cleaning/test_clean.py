@@ -40,6 +40,10 @@ PAIRS = {
     ("Hello, {name} and {user}!", "Hallo {name}!"): Reason.PLACEHOLDERS_DIFFER,
     (LONG.replace("update", "system"), FRENCH): Reason.OTHER_LANGUAGE,
     (LONG.replace("restart the", "Restart the"), LANG): Reason.NEAR_DUPLICATE,
+    (
+        "Step 3: copy all of the files to this folder.",
+        "Schritt 3: Kopieren Sie alle Dateien in diesen Ordner.",
+    ): (Reason.NEAR_HELD_OUT),
 }
 
 
@@ -52,8 +56,10 @@ def plan(tmp_path: Path) -> Path:
     write(tmp_path / "a.origins", origins)
     write(tmp_path / "b.en", ["Tom sleeps.", "Save"])
     write(tmp_path / "b.de", ["Tom schläft.", "Speichern"])
-    write(tmp_path / "dev.en", ["Dev line, here!"])
-    write(tmp_path / "dev.de", ["Zeile zum Testen."])
+    write(tmp_path / "dev.en", ["Dev line, here!", "Step 12: copy all of the files to this folder."])
+    write(
+        tmp_path / "dev.de", ["Zeile zum Testen.", "Schritt 12: Kopieren Sie alle Dateien in diesen Ordner."]
+    )
     path = tmp_path / "plan.toml"
     path.write_text(
         """
