@@ -74,6 +74,7 @@ class Corpus(_Section):
     directions: list[DirectionText] = Field(min_length=1)
     max_tokens: int = Field(default=128, gt=1, description="longer training pairs are left out")
     attribution: str = Field(default="", description="goes into the bundle's model card and NOTICE")
+    attribution_file: Path | None = Field(default=None, description="more of it, beside the recipe")
     sampling: Sampling = Sampling()
 
     @model_validator(mode="before")
@@ -270,7 +271,16 @@ class Recipe(_Section):
             text.model_copy(update={side: [folder / path for path in getattr(text, side)] for side in sides})
             for text in self.corpus.directions
         ]
-        update: dict[str, _Section] = {"corpus": self.corpus.model_copy(update={"directions": directions})}
+        corpus: dict[str, Any] = {"directions": directions}
+        if self.corpus.attribution_file is not None:
+            file = folder / self.corpus.attribution_file
+            try:
+                text = file.read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise RecipeError(f"{file}: corpus.attribution_file cannot be read: {error}") from None
+            corpus |= {"attribution": "\n".join(filter(None, (self.corpus.attribution, text)))}
+            corpus |= {"attribution_file": file}
+        update: dict[str, _Section] = {"corpus": self.corpus.model_copy(update=corpus)}
         if self.vocabulary.path is not None:
             path = folder / self.vocabulary.path
             update["vocabulary"] = self.vocabulary.model_copy(update={"path": path})
