@@ -66,7 +66,9 @@ def translated(model: ServedModel, texts: Sequence[str]) -> Iterator[tuple[str, 
         document = codec.read(texts[start : start + BATCH], way, Reading())
         while document.inputs:
             options = choose_each(RequestedOptions(), limits, document.inputs)
-            futures = model.engine.submit(str(time.monotonic()), [one.ids for one in document.inputs], options)
+            futures = model.engine.submit(
+                str(time.monotonic()), [one.ids for one in document.inputs], options
+            )
             document.resume([future.result() for future in futures])
         for text, pieces in zip(document.translations(1), document.pieces, strict=True):
             yield text.hypotheses[0], [piece for piece in pieces if not isinstance(piece, str)]
@@ -95,9 +97,13 @@ def measure(bundle: Path, text: Path | None, inputs: int, seed: int) -> tuple[st
 
 def main() -> int:
     """Measure all bundles that are named and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bundle", type=Path, action="append", help="default: all of bundles/")
-    parser.add_argument("--text", type=Path, help="sentences, one a line; default: the golden ones of each bundle")
+    parser.add_argument(
+        "--text", type=Path, help="sentences, one a line; default: the golden ones of each bundle"
+    )
     parser.add_argument("--inputs", type=int, default=1000, help="for each bundle (default 1000)")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()

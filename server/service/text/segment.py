@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+# One by one: the empty string is none of them.
+_LINE_BREAKS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 Escape = Literal["none", "html", "attribute"]
 
 
@@ -47,6 +49,11 @@ class Tag:
     pair: int = -1
     opens: bool = False
     may_repeat: bool = False
+
+    @property
+    def breaks_line(self) -> bool:
+        """Whether it takes the place of the space before it: a line break, or that of SSA subtitles."""
+        return self.output.lstrip(" \t\xa0\u3000")[:1] in _LINE_BREAKS or self.output.startswith("\\N")
 
     @property
     def closes(self) -> bool:

@@ -70,7 +70,7 @@ def write(target: Target, placed: Sequence[tuple[int, Tag]], how: Escape) -> str
 
     for offset, tag in placed:
         text_until(offset)
-        if tag.output[:1] in ("\n", "\r") and parts and parts[-1][-1:] == " ":
+        if tag.breaks_line and parts and parts[-1][-1:] == " ":
             parts[-1] = parts[-1][:-1]
         parts.append(tag.output)
     text_until(len(target.text))
@@ -204,7 +204,7 @@ class _Projection:
 
     def _placed_units(self) -> list[_Unit]:
         units = list(self._units())
-        breaks = [unit for unit in units if unit.tags[0].output[:1] in ("\n", "\r")]
+        breaks = [unit for unit in units if unit.tags[0].breaks_line]
         self._place_breaks(breaks)
         before = [-1] * (len(self._source) + 1)  # last linked source word before an index
         for index, targets in enumerate(self._targets):

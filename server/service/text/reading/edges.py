@@ -92,17 +92,17 @@ def write(
         What a client gets.
     """
     end = len(text) if end is None else end
-    pieces: list[tuple[int, int, str]] = [
-        (span.start, span.end, span.output)
+    pieces: list[tuple[int, int, str, bool]] = [
+        (span.start, span.end, span.output, False)
         for span in spans
         if span.output is not None and start <= span.start and span.end <= end
     ]
-    pieces += [(at := min(max(tag.at, start), end), at, tag.output) for tag in tags]
+    pieces += [(at := min(max(tag.at, start), end), at, tag.output, tag.breaks_line) for tag in tags]
     written: list[str] = []
     position = start
-    for first, last, output in sorted(pieces, key=lambda piece: piece[:1]):
+    for first, last, output, breaks_line in sorted(pieces, key=lambda piece: piece[:1]):
         written.append(escaped(text[position:first], escape))
-        if output[:1] in ("\n", "\r") and written[-1].endswith(" "):
+        if breaks_line and written[-1].endswith(" "):
             written[-1] = written[-1][:-1]
         written.append(output)
         position = max(position, last)

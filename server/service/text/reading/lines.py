@@ -19,7 +19,7 @@ _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)*")
 _INDENT = re.compile(f"[{_BLANKS}]*")
 _FENCE = re.compile(r"(?:[-*+]|\d{1,3}[.)])?[ \t]*(`{3,}|~{3,})[^`]*$")
 _MARK = re.compile(
-    r"(?:(?P<sure>[-*+•‣◦▪●○∙·✓✔✗☐☑☒→►♪♫#]|#{1,6}|\[[ xX]\]|:{3,}[ \t]*\w*|\[\^[^\]\s]{1,99}\]:|//+"
+    r"(?:(?P<sure>[-*+•‣◦▪■□●○◆◇★☆∙·✓✔✗☐☑☒→►♪♫#]|#{1,6}|\[[ xX]\]|:{3,}[ \t]*\w*|\[\^[^\]\s]{1,99}\]:|//+"
     r"|[-–—]{1,2}|:)(?=[ \t]|$)"
     r"|(?P<dash>[–—]|-(?=[A-ZÀ-Þ¿¡\"“«]))"
     r"|(?P<number>\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,4})(?:[.)]|\.\))(?=[ \t]|$)))[ \t\xa0]*"
@@ -32,11 +32,12 @@ _STAMP = re.compile(
     r"(?:[ \u202f]?[AaPp]\.?[Mm]\.?)?\)?\]?[ \t]*)(?:[-–|][ \t]*)?"
     r"(?:<[^<>\s]{1,40}>[ \t]*|[^\W\d_][\w.'-]{0,30}(?: [\w.'-]{1,30}){0,3}:[ \t]+)?"
 )
+_DATE = re.compile(r"\d[-./]\d{1,2}[-./]\d")
+_CLOCK = re.compile(r"\d\d:\d\d(?::\d\d)?[ \t]+(?=[A-ZÀ-Þ])(?!Uhr|AM|PM|A\.M|P\.M|H\b|UTC|GMT|CES?T)")
 _NICK = re.compile(r"<[@+~ ]?[\w-]{1,30}>[ \t]+(?=\S)")
 _DIALOGUE = re.compile(r"(?:Dialogue|Comment):[ \t]*(?:[^,\n]{0,100},){9}")
-_SCRIPT = re.compile(
-    r"(?:Style|Format|ScriptType|PlayRes[XY]|WrapStyle|Timer|Collisions|Original \w+|Synch Point):"
-)
+_SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d)", re.MULTILINE)
+_TAGS = re.compile(r"(?:</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*/?>\s*)+")
 _FRAMES = re.compile(r"\{\d+\}\{\d+\}")
 _HEADING_END = re.compile(r"[ \t]+(?:#+|\{#[^{}\s]{1,99}\})[ \t]*\Z")
 _DEFINITION = re.compile(r"[ \t]{0,3}\[([^\[\]^][^\[\]]{0,198})\]:[ \t]*\S")
@@ -105,6 +106,7 @@ class _Reader:
         self._spans = spans
         self._records = Records(text, spans)
         self._references: set[str] = set()
+        self._is_script = bool(_SCRIPT.search(text))
         self._fence = ""  # what closes the code that is being read
         self._until_blank = False  # in a header or a note of subtitles
         self._in_cue = False
@@ -115,12 +117,18 @@ class _Reader:
     def read(self) -> tuple[list[Line], frozenset[str]]:
         lines: list[Line] = []
         for index, (start, end) in enumerate(self._spans):
-            end = start + len(self._text[start:end].rstrip(_BLANKS))
+            end = self._trimmed(start, end)
             found = self._line(index, start, end)
             lines += found
             self._last = found[-1] if end > start else None
             self._is_open = self._text[end - 1 : end] not in ".!?…:;" if end > start else False
         return lines, frozenset(self._references)
+
+    def _trimmed(self, start: int, end: int) -> int:
+        """Leave out blanks at the end, and the backslash of a hard break of Markdown."""
+        line = self._text[start:end].rstrip(_BLANKS)
+        is_break = line.endswith("\\") and end < len(self._text) and line[-2:-1].isalnum()
+        return start + len(line) - is_break
 
     def _line(self, index: int, start: int, end: int) -> list[Line]:
         text = self._text
@@ -189,8 +197,7 @@ class _Reader:
 
     def _text_line(self, body: int, end: int, depth: int) -> list[Line]:
         text = self._text
-        script = _SCRIPT.match(text, body, end)
-        if script and not self._is_open:
+        if (self._is_script and not _DIALOGUE.match(text, body, end)) or _TAGS.fullmatch(text, body, end):
             return [_COPIED]
         begin, marked, heading = self._lead(body, end)
         if heading:
@@ -224,7 +231,7 @@ class _Reader:
                 break
             heading = heading or sign.startswith("#")
             begin, marked = mark.end(), True
-        for pattern in (_DIALOGUE, _FRAMES, _STAMP, _NICK):
+        for pattern in (_DIALOGUE, _FRAMES, _STAMP, _CLOCK, _NICK):
             found = pattern.match(text, begin, end)
             if (
                 found
@@ -243,9 +250,7 @@ class _Reader:
 def _is_stamp(stamp: str) -> bool:
     """Whether a time leads a line of a log: in brackets, behind a date or before a name."""
     core = stamp.strip()
-    return (
-        core[:1] in "[(" or core[-1:] in ":>-–|]" or "/" in core or core.count(".") > 1 or core.count("-") > 1
-    )
+    return core[:1] in "[(" or core[-1:] in ":>-–|]" or bool(_DATE.search(core))
 
 
 def _soft_parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:

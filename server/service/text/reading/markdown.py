@@ -221,7 +221,8 @@ class _Scanner:
                 return close.end()
         if match["empty"] or name in _ALONE:
             beside = self._source[start - 1 : start] + self._source[end : end + 1]
-            stands_for_a_word = name in _STANDS_FOR and not any(char.isalnum() for char in beside)
+            may_stand_for_a_word = name in _STANDS_FOR or name.isdigit()
+            stands_for_a_word = may_stand_for_a_word and not any(char.isalnum() for char in beside)
             self._marks.append(_Mark(start, end, span=stands_for_a_word))
         else:
             base = name.partition(".")[0]  # classes of a VTT cue

@@ -42,12 +42,15 @@ def read_plain(text: str, *, every_line: bool = False, language: str = "") -> li
         start, end = block[0][0], block[-1][1]
         breaks = [(a - start, b - start) for (_, a), (b, _) in pairwise(block)]
         message = read_icu(text[start:end], number)
-        segment = read_inline(text[start:end], breaks, references, number)
-        if not message and not _LETTER.search(segment.text):
-            continue
+        blocks: list[str | Segment] = [*message] if message else []
+        if not message:
+            segment = read_inline(text[start:end], breaks, references, number)
+            if not _LETTER.search(segment.text):
+                continue
+            blocks.append(segment)
         if start > position:
             result.append(text[position:start])
-        result += message or [segment]
+        result += blocks
         position = end
     if position < len(text):
         result.append(text[position:])

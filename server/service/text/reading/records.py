@@ -95,17 +95,19 @@ class Records:
     def _rows(self) -> dict[int, str]:
         """Lines of CSV with their separators: at least two in a row with as many cells, not spaced."""
         found: dict[int, str] = {}
-        for separator in ",;":
+        for separator, fewest in ((",", 2), (";", 1)):
             counts = [self._cells(index, separator) for index in range(len(self._spans))]
             for index, count in enumerate(counts):
-                if count >= 2 and count in (counts[index - 1 : index] + counts[index + 1 : index + 2]):
+                beside = counts[index - 1 : index] + counts[index + 1 : index + 2]
+                if count >= fewest and count in beside:
                     found.setdefault(index, separator)
         return found
 
     def _cells(self, index: int, separator: str) -> int:
         line = re.sub(r"\"[^\"]*\"", "", self._text[slice(*self._spans[index])])
         is_spaced = re.search(f"{separator}\\s", line.rstrip())
-        return 0 if is_spaced else line.count(separator)
+        is_code = line.rstrip().endswith(separator)
+        return 0 if is_spaced or is_code else line.count(separator)
 
     def _row(self, index: int) -> Parts:
         start, end = self._spans[index]

@@ -8,11 +8,22 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.segmentation import sentence_borders
 
 _TRAILING = " \t\"'”’»›)]}*_~`"
+# Conjunctions, prepositions and verbs: a line that begins with one in small letters goes on.
+_GOES_ON = frozenset(
+    re.findall(
+        r"\w+",
+        "and or but because that which who with for from to in of on at by than as is are was were und oder"
+        " aber weil dass mit von für aus zu bei nach ist sind war waren et ou mais que qui de du des avec"
+        " pour dans est sont parce y o pero con para por en del porque es son",
+    )
+)
 _FINAL = ".!?…。！？؟।"
 _FIRST_LETTER = re.compile(r"[^\W_]")
+_WORD = re.compile(r"[^\W_]+")
 _FIRST_WORD = re.compile(r"\S+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|\{\\[^{}]{0,100}\}")
 _LAST_WORD = re.compile(r"([^\W\d_]{1,12})$")
@@ -83,9 +94,11 @@ def _joined_unit(lines: Sequence[str], width: int) -> list[bool]:
             answers.append(True)
         elif _first_letter(following).islower():
             answers.append(wrapped and closed)
+        elif _begins_sentence(following):
+            answers.append(False)
         elif closed:
-            least = 30 if len(pairs) == 1 else 60
-            answers.append(wrapped or (full and len(line) >= 30 and width >= least))
+            least = (line.count(" ") >= 3 or len(line) >= 20) if len(pairs) == 1 else len(line) >= 60
+            answers.append(wrapped or (full and least))
         else:
             answers.append(wrapped and full and len(line) >= 40)
     return answers
@@ -104,7 +117,16 @@ def _goes_on(line: str, following: str, closed: bool) -> bool:
         return False
     if not first.islower():  # a script without capitals
         return len(line) >= (12 if closed else 30)
+    word = _FIRST_WORD.match(following)
+    if word and word[0] in _GOES_ON and (len(line) >= 12 or line.count(" ") >= 2):
+        return True
     return len(line) >= 30 or core.endswith(",") or (closed and (len(line) >= 15 or line.count(" ") >= 2))
+
+
+def _begins_sentence(line: str) -> bool:
+    """Whether a line begins with an article, pronoun or the like in a capital."""
+    word = _WORD.search(line[:24])
+    return bool(word and word[0].lower() in abbreviations("").starters)
 
 
 def _first_letter(line: str) -> str:

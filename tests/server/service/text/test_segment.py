@@ -51,3 +51,12 @@ def test_parts_joined_are_the_segment(text: str, data: st.DataObject) -> None:
         (start + tag.at, tag.output) for start, part in zip(starts, parts, strict=True) for tag in part.tags
     ]
     assert joined == [(tag.at, tag.output) for tag in tags]
+
+
+def test_a_line_break_may_stand_behind_blanks() -> None:
+    assert [
+        Tag(0, output).breaks_line for output in ("\n> ", "  \r\n", "\u2028", "\\N", "<br>", " ", "")
+    ] == [
+        *[True] * 4,
+        *[False] * 3,
+    ]

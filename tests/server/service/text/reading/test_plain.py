@@ -179,6 +179,10 @@ def test_every_line_joins_no_lines(text: str) -> None:
         "> I think that this is\n> a good idea.",
         "The quick brown fox jumps over the lazy dog and then it runs to\nPeter's house, where it sleeps.",
         "Line with two blanks  \nand more text here.",
+        "We visited our friends in New\nYork last summer.",
+        "Take the bus number\n5 to the station.",
+        "The answer is yes\nbecause I say so",
+        "A hard break is\\\nin this line.",
         "**A bold line that goes\non here** and ends.",
     ],
 )
@@ -197,6 +201,7 @@ def test_wrapped_lines_are_one_block(text: str) -> None:
         "Dear Sir,\nI write to you.\nYours\nTom",
         "Das Haus ist rot\nDer Hund ist braun\nDie Katze schläft",
         "It is late.\nWe go home.\nhe stays.",
+        "Dear all in the kitchen\nThe soup is hot.",
         "— Hola.\n— Adiós.",
         "He said:\nI am here",
         "> One\n>> two is deeper",
@@ -225,7 +230,8 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("Term\n: One\n\n[^1]: Two\n[link]: http://a.example", "Term One Two"),
         ("[12:01] Ann: One?\n12/05/2024, 10:15 - Bob B: Two\n<al> Three", "One? Two Three"),
         ("[00:12.00]One\n{100}{200}Two", "One Two"),
-        ("2024-01-05 12:00:01 One", "One"),
+        ("2024-01-05 12:00:01 One\n10:30 Two", "One Two"),
+        ("<resources>\n<a href='x'>\nOne", "One"),
         ("<ul><li>One</li><li>Two</li></ul>", "One Two"),
         ("\ufeffOne", "One"),
     ],
@@ -235,7 +241,16 @@ def test_marks_and_what_is_no_language_are_copied(text: str, expected: str) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["12:30 is late.", "Note: the door is shut.", "[DOOR OPENS]", "I. came", "A man: he"]
+    "text",
+    [
+        "12:30 is late.",
+        "5:30 p.m. is late.",
+        "18:00 Uhr ist gut.",
+        "Note: the door is shut.",
+        "[DOOR OPENS]",
+        "I. came",
+        "A man: he",
+    ],
 )
 def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
     assert blocks(text)[0].endswith(text[3:])
@@ -245,6 +260,7 @@ def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
     ("text", "expected"),
     [
         ("a.b=One\nc.d=Two, too\nsize=12\nname=a_b\n", ["One", "Two, too"]),
+        ("name;city\nAnn;Rome\n", ["name", "city", "Ann", "Rome"]),
         ("[main]\ngreeting = One\n", ["One"]),
         ('{"a": "One two", "id": "btn_x", "n": 5, "l": ["red"]}', ["One two", "red"]),
         ('{\n  "a": "One.\\nTwo.",\n  "b": 1\n}', ["One.", "Two."]),
@@ -276,7 +292,10 @@ def test_subtitles_keep_their_numbers_times_and_speakers() -> None:
         "STYLE\n::cue { color: red }\n\n00:03.000 --> 00:04.000\n<c.loud>Bye</c> <00:03.500>now\n"
     )
     assert blocks(vtt) == ["Hello there", "Bye now"]
-    ssa = "Format: Layer, Start\nDialogue: 0,0:00:05.00,0:00:07.00,Default,,0,0,0,,{\\i1}One,{\\i0}\\Ntwo."
+    ssa = (
+        "[Script Info]\nTitle: x\nFormat: Layer, Start\n"
+        "Dialogue: 0,0:00:05.00,0:00:07.00,Default,,0,0,0,,{\\i1}One,{\\i0}\\Ntwo."
+    )
     assert blocks(ssa) == ["One, two."]
 
 
