@@ -289,7 +289,7 @@ def import_model(
     model the first target is the language of --dev-target.
     """
     from export.cli import run_import
-    from export.convert.from_huggingface import ImportNames
+    from export.convert.vocabularies.vocabulary import ImportNames
     from export.pipeline import ExportOptions
     from export.text_measures.learn_lexicon import LexiconTexts
 

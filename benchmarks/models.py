@@ -226,8 +226,8 @@ def _export(
 ) -> None:
     """Run the real importer and exporter with all their gates; the counter makes even random weights pass."""
     from benchmarks.concurrency import sentences
-    from export.convert.from_huggingface import ImportNames
     from export.convert.import_command import import_model
+    from export.convert.vocabularies.vocabulary import ImportNames
     from export.pipeline import ExportOptions
 
     text = calibration_file(out, size.vocabulary) if size else _write_text(out, sentences(_PARITY_SENTENCES))

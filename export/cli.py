@@ -11,9 +11,9 @@ import torch
 
 from export.bundle import BundleError
 from export.convert.from_bundle import RecoveryError
-from export.convert.from_huggingface import ImportNames
 from export.convert.huggingface_files import HuggingFaceError
 from export.convert.import_command import Kind, export_huggingface, import_model
+from export.convert.vocabularies.vocabulary import ImportNames
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
 from export.quality_gates import GateError

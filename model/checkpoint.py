@@ -171,9 +171,9 @@ def write_directory(
     target: Path,
     tensors: Mapping[str, Mapping[str, Tensor]],
     texts: Mapping[str, str],
-    copies: Mapping[str, Path] = MappingProxyType({}),
+    copies: Mapping[str, Path | bytes] = MappingProxyType({}),
 ) -> None:
-    """Write tensor files, text files and copies of files into a new directory, flush it, then swap it in.
+    """Write tensor files, text files and copies of files or bytes into a new directory, flush it, swap it in.
 
     A crash at any point leaves the old directory or the new one, never a mixture.
     """
@@ -186,8 +186,11 @@ def write_directory(
         )
     for name, text in texts.items():
         (aside / name).write_text(text, encoding="utf-8")
-    for name, path in copies.items():
-        shutil.copyfile(path, aside / name)
+    for name, content in copies.items():
+        if isinstance(content, bytes):
+            (aside / name).write_bytes(content)
+        else:
+            shutil.copyfile(content, aside / name)
     for path in aside.iterdir():
         with path.open("rb") as stream:
             os.fsync(stream.fileno())

@@ -27,10 +27,12 @@ def sinusoidal_table(length: int, dim: int, layout: Positions) -> Tensor:
     Returns:
         float32 [P, E].
     """
-    half = dim // 2
-    steps = max(half - 1, 1) if layout == "sinusoidal_t2t" else half
-    frequencies = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000.0) / steps))
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies[None, :]
+    half, steps, dtype = dim // 2, dim // 2, torch.float64
+    if layout == "sinusoidal_t2t":
+        # In float32, as the programs that train with it do: far angles differ from exact ones.
+        steps, dtype = max(half - 1, 1), torch.float32
+    frequencies = torch.exp(torch.arange(half, dtype=dtype) * (-math.log(10000.0) / steps))
+    angles = torch.arange(length, dtype=dtype)[:, None] * frequencies[None, :]
     if layout == "sinusoidal_interleaved":
         table = torch.stack((angles.sin(), angles.cos()), dim=-1).reshape(length, dim)
     else:

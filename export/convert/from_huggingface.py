@@ -1,28 +1,24 @@
-"""A Hugging Face MarianMT directory to a checkpoint of our own Transformer: nothing is defined twice.
+"""A Hugging Face directory of the BART family to a checkpoint of our Transformer: nothing is defined twice.
 
-Also read is what ``export.convert.to_huggingface`` writes for pre-norm models: the same files with
-Pegasus's weights.
+MarianMT, M2M100, NLLB and mBART are read, and what ``export.convert.to_huggingface`` writes for pre-norm
+models: MarianMT's files with Pegasus's weights.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from export.convert.huggingface_config import MarianSettings, read_settings
-from export.convert.huggingface_files import (
-    HuggingFaceError,
-    check_sentencepiece,
-    read_front_matter,
-    read_weights,
-    sha256,
-)
+from export.convert.huggingface_config import ModelSettings, read_settings
+from export.convert.huggingface_files import HuggingFaceError, read_front_matter, read_weights, sha256
 from export.convert.huggingface_names import OUTPUT_BIAS, OUTPUT_WEIGHT, SHARED_EMBEDDING, tensor_names
+from export.convert.vocabularies.fairseq import read_fairseq
+from export.convert.vocabularies.marian import read_marian
+from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, usable_name
 from model.checkpoint import (
     CheckpointConfig,
     CheckpointError,
@@ -35,38 +31,29 @@ from model.checkpoint import (
 )
 from model.config import TransformerConfig
 from model.positions import sinusoidal_table
-from model.tokenizer import read_vocabulary
 from model.transformer import Transformer
 
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 # As good as minus infinity for a softmax in fp32, and still a number.
 _NEVER = -1e9
-_CODE = re.compile(r">>(.+)<<")
 
 
-@dataclass(frozen=True)
-class ImportNames:
-    """What a directory may not say of itself; None takes what it says.
-
-    Attributes:
-        name: of the model.
-        sources: language codes it translates from.
-        targets: language codes it translates to; ``fr=fra`` calls the vocabulary's ``>>fra<<`` fr.
-    """
-
-    name: str | None = None
-    sources: Sequence[str] | None = None
-    targets: Sequence[str] | None = None
+_VOCABULARIES: dict[str, Callable[[Path, ModelSettings, ImportNames], Vocabulary]] = {
+    "marian": read_marian,
+    "pegasus": read_marian,
+    "m2m_100": read_fairseq,
+    "mbart": read_fairseq,
+}
 
 
 def import_checkpoint(
     directory: Path, out: Path, names: ImportNames, report: Callable[[str], None] = lambda line: None
 ) -> CheckpointConfig:
-    """Turn a MarianMT directory into a checkpoint.
+    """Turn a directory into a checkpoint.
 
     Args:
-        directory: config.json, weights, source.spm, target.spm, vocab.json.
+        directory: config.json, weights, and the tokenizer's files of the family.
         out: the checkpoint; replaced if it exists.
         names: what the directory does not say.
         report: gets a line at every stage.
@@ -76,47 +63,49 @@ def import_checkpoint(
         TokenizerError: the same for the tokenizer's files.
     """
     settings = read_settings(directory)
-    joint = not settings.separate_vocabularies
-    lists = ["vocab.json"] if joint else ["vocab.json", "target_vocab.json"]
-    for name in ("source.spm", "target.spm"):
-        check_sentencepiece(directory / name)
-    vocabularies = [read_vocabulary(directory / name) for name in lists]
+    vocabulary = _VOCABULARIES[settings.model_type](directory, settings, names)
     report(f"reading the weights of {directory}")
     file, tensors = read_weights(directory)
     model = _build(file, settings, tensors)
-    directions, coded = _directions(directory, settings, vocabularies[0] if joint else {}, names)
+    directions = vocabulary.directions
+    plain = len(directions) == 1 and directions == [
+        Direction(source=directions[0].source, target=directions[0].target)
+    ]
     config = CheckpointConfig(
-        name=names.name or _usable_name(directory),
+        name=names.name or usable_name(directory),
         model=model.config,
-        special_tokens=_special_tokens(settings, vocabularies, directory),
-        tokenizer="marian",
-        joint_vocabulary=joint,
+        special_tokens=_special_tokens(settings, vocabulary, directory),
+        tokenizer=vocabulary.kind,
+        joint_vocabulary=vocabulary.joint,
         generation=settings.generation,
-        source_language=directions[0].source,
-        target_language=directions[0].target,
-        directions=directions if coded or len(directions) > 1 else [],
+        source_language=directions[0].source if directions else vocabulary.languages[0].code,
+        target_language=directions[0].target if directions else vocabulary.languages[1].code,
+        directions=[] if plain else directions,
+        languages=vocabulary.languages,
         attribution=_attribution(directory),
-        origin=f"Imported from {_usable_name(directory)}/{file.name}, SHA-256 {sha256(file)}.",
+        origin=f"Imported from {usable_name(directory)}/{file.name}, SHA-256 {sha256(file)}.",
     )
     for setting in settings.unapplied:
         report(f"not honoured: the generation setting {setting}")
-    files = config.tokenizer_files
-    try:
-        check_vocabulary(files.load(directory), config, directory)
-    except CheckpointError as error:
-        raise HuggingFaceError(str(error)) from None
+    with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
+        write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
+        try:
+            check_vocabulary(config.tokenizer_files.load(Path(aside) / "tokenizer"), config, directory)
+        except CheckpointError as error:
+            raise HuggingFaceError(str(error)) from None
     write_directory(
         out,
         {"model.safetensors": model_tensors(model)},
         {"config.json": config.model_dump_json(indent=1) + "\n"},
-        {name: directory / name for name in files.names},
+        vocabulary.files,
     )
     size = sum(tensor.numel() for tensor in model.parameters())
-    report(f"{config.name}: {size:,} parameters, {len(config.all_directions)} direction(s)")
+    served = f"{len(directions)} direction(s)" if directions else f"{len(config.languages)} languages"
+    report(f"{config.name}: {size:,} parameters, {served}")
     return config
 
 
-def _build(file: Path, settings: MarianSettings, tensors: dict[str, Tensor]) -> Transformer:
+def _build(file: Path, settings: ModelSettings, tensors: dict[str, Tensor]) -> Transformer:
     """Check every tensor against the configuration, then make the model of them."""
     for name, tensor in tensors.items():
         if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
@@ -180,18 +169,17 @@ def _drop_copies(file: Path, config: TransformerConfig, tensors: dict[str, Tenso
             raise HuggingFaceError(
                 f"{file}: {name} differs from {original}, with which config.json shares it"
             )
-    for name in _POSITIONS:
+    for name in _POSITIONS if config.positions != "learned" else ():
         table = tensors.pop(name, None)
+        tensors.pop(f"{name}s", None)  # as M2M100 once saved the table that it computes
         if table is None:
             continue
-        computed = sinusoidal_table(config.max_positions, config.d_model, "sinusoidal_halves")
+        computed = sinusoidal_table(config.max_positions, config.d_model, config.positions)
         if table.shape != computed.shape or not torch.allclose(table, computed, atol=1e-4):
-            raise HuggingFaceError(f"{file}: {name} does not hold the sinusoids that MarianMT computes")
+            raise HuggingFaceError(f"{file}: {name} does not hold the sinusoids that its class computes")
 
 
-def _special_tokens(
-    settings: MarianSettings, vocabularies: Sequence[Mapping[str, int]], directory: Path
-) -> SpecialTokens:
+def _special_tokens(settings: ModelSettings, vocabulary: Vocabulary, directory: Path) -> SpecialTokens:
     sizes = settings.architecture.source_vocab_size, settings.architecture.target_vocab_size
     written = [
         settings.eos_id,
@@ -206,11 +194,12 @@ def _special_tokens(
             )
     return SpecialTokens(
         pad_id=settings.pad_id,
-        unk_id=vocabularies[-1]["<unk>"],
+        unk_id=vocabulary.unk_id,
         bos_id=settings.decoder_start_id,
         eos_id=settings.eos_id,
         decoder_start_id=settings.decoder_start_id,
-        source_suffix_ids=[vocabularies[0]["</s>"]],
+        source_prefix_ids=vocabulary.source_prefix_ids,
+        source_suffix_ids=vocabulary.source_suffix_ids,
         target_prefix_ids=settings.target_prefix_ids,
         # With renormalisation the output bias bans them already.
         suppressed_ids=[] if settings.renormalise else settings.suppressed_ids,
@@ -218,44 +207,9 @@ def _special_tokens(
     )
 
 
-def _directions(
-    directory: Path, settings: MarianSettings, vocabulary: Mapping[str, int], names: ImportNames
-) -> tuple[list[Direction], bool]:
-    """Find the directions, and tell whether targets are chosen by a ``>>code<<`` before the source."""
-    codes = {match[1]: number for piece, number in vocabulary.items() if (match := _CODE.fullmatch(piece))}
-    sources, targets = names.sources, names.targets
-    if sources is None and settings.source_language:
-        sources = [settings.source_language]
-    if targets is None and codes:
-        targets = sorted(codes)
-    elif targets is None and settings.target_language:
-        targets = [settings.target_language]
-    if not sources or not targets:
-        raise HuggingFaceError(
-            f"{directory}: tokenizer_config.json does not name the languages; give --source and --target"
-        )
-    directions = []
-    for target in targets:
-        called, _, code = target.partition("=")
-        prefix = [_find_code(directory, code or called, codes)] if codes else []
-        shown = called.replace("_", "-")
-        directions += [Direction(source=source, target=shown, source_prefix_ids=prefix) for source in sources]
-    return directions, bool(codes)
-
-
-def _find_code(directory: Path, code: str, codes: Mapping[str, int]) -> int:
-    for spelling in (code, code.replace("-", "_"), code.replace("_", "-")):
-        if spelling in codes:
-            return codes[spelling]
-    some = ", ".join(sorted(codes)[:20])
-    raise HuggingFaceError(
-        f"{directory}: vocab.json has no >>{code}<<; it has {some}; --target NAME=CODE chooses one"
-    )
-
-
 def _attribution(directory: Path) -> str:
     head = read_front_matter(directory)
-    about = [f"Converted from the Hugging Face model {_usable_name(directory)}."]
+    about = [f"Converted from the Hugging Face model {usable_name(directory)}."]
     if license_name := head.get("license_name") or head.get("license"):
         about.append(f"License, as its README states it: {license_name}.")
     else:
@@ -263,12 +217,3 @@ def _attribution(directory: Path) -> str:
     if "license_link" in head:
         about.append(head["license_link"])
     return " ".join(about)
-
-
-def _usable_name(directory: Path) -> str:
-    """Name a model after its directory; a snapshot of the hub lies in one called after a commit."""
-    path = directory.resolve()
-    if path.parent.name == "snapshots":
-        path = Path(path.parent.parent.name.split("--")[-1])
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name).lstrip("._-")[:100]
-    return name or "imported"

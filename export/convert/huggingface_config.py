@@ -1,4 +1,4 @@
-"""What the JSON files of a MarianMT directory say, in our words.
+"""What the JSON files of a model of the BART family say, MarianMT included, in our words.
 
 Two files tell how to decode: ``generation_config.json`` where there is one, ``config.json`` of older models
 otherwise, as in transformers.
@@ -26,6 +26,18 @@ _Width = Annotated[int, Field(ge=2, le=16384)]
 _Entries = Annotated[int, Field(ge=4, le=2_000_000)]
 _Id = Annotated[int, Field(ge=0)]
 
+_PRE = {"norm": "pre", "final_norm": True, "embedding_norm": False, "scale_embeddings": False}
+_POST = {"norm": "post", "final_norm": False, "embedding_norm": False, "scale_embeddings": False}
+_LEARNED = {"positions": "learned", "position_offset": 2, "embedding_norm": True}
+# What a family's class computes whatever its config.json says; an unstated scale is the class's default.
+_FAMILIES: dict[str, dict[str, Any]] = {
+    "marian": {**_POST, "positions": "sinusoidal_halves"},
+    "pegasus": {**_PRE, "positions": "sinusoidal_halves"},
+    "m2m_100": {**_PRE, "positions": "sinusoidal_t2t", "position_offset": 2, "scale_embeddings": True},
+    "mbart": {**_PRE, **_LEARNED},
+    "bart": {**_POST, **_LEARNED},
+}
+
 # Settings of generate() that change translations, with the values that leave them as they are.
 _UNAPPLIED: dict[str, tuple[Any, ...]] = {
     "do_sample": (False,),
@@ -50,7 +62,7 @@ class _ModelFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    model_type: Literal["marian", "pegasus"]
+    model_type: Literal["marian", "pegasus", "m2m_100", "mbart", "bart"]
     vocab_size: _Entries
     decoder_vocab_size: _Entries | None = None
     d_model: _Width
@@ -62,7 +74,7 @@ class _ModelFile(BaseModel):
     decoder_ffn_dim: Annotated[int, Field(ge=1, le=131072)]
     max_position_embeddings: Annotated[int, Field(ge=2, le=65536)]
     activation_function: str
-    scale_embedding: bool = False
+    scale_embedding: bool | None = None
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -105,10 +117,11 @@ class _GenerationFile(BaseModel):
 
 
 @dataclass(frozen=True)
-class MarianSettings:
-    """A MarianMT directory's settings.
+class ModelSettings:
+    """A directory's settings.
 
     Attributes:
+        model_type: the family, as transformers calls it.
         architecture: without an output bias; that depends on the weights.
         pad_id: fills up sources, and usually starts targets.
         eos_id: ends a target.
@@ -120,10 +133,11 @@ class MarianSettings:
         generation: defaults of requests that do not choose.
         source_language: as the tokenizer says, or None.
         target_language: likewise.
-        separate_vocabularies: whether the target side has its own list of ids.
+        tokenizer: what ``tokenizer_config.json`` says.
         unapplied: settings that would change translations and are not honoured, as ``name = value``.
     """
 
+    model_type: str
     architecture: TransformerConfig
     pad_id: int
     eos_id: int
@@ -135,11 +149,11 @@ class MarianSettings:
     generation: Generation
     source_language: str | None
     target_language: str | None
-    separate_vocabularies: bool
+    tokenizer: Mapping[str, Any]
     unapplied: list[str] = field(default_factory=list)
 
 
-def read_settings(directory: Path) -> MarianSettings:
+def read_settings(directory: Path) -> ModelSettings:
     """Read and check the JSON files of a directory.
 
     Raises:
@@ -147,9 +161,11 @@ def read_settings(directory: Path) -> MarianSettings:
     """
     path = directory / "config.json"
     values = read_json(path)
-    if values.get("model_type") not in ("marian", "pegasus"):
+    if values.get("model_type") not in _FAMILIES:
         kind = ascii(values.get("model_type"))[:60]
-        raise HuggingFaceError(f"{path}: model_type is {kind}; only marian (and pegasus) models are read")
+        raise HuggingFaceError(
+            f"{path}: model_type is {kind}; what is read are models of the types {', '.join(_FAMILIES)}"
+        )
     model = _validate(_ModelFile, values, path)
     wishes = _generation_values(directory, values)
     generation = _validate(_GenerationFile, wishes, directory / "generation_config.json")
@@ -158,7 +174,8 @@ def read_settings(directory: Path) -> MarianSettings:
         | set(generation.suppress_tokens or ())
     )
     tokenizer = _tokenizer_values(directory)
-    return MarianSettings(
+    return ModelSettings(
+        model_type=model.model_type,
         architecture=_architecture(model, path),
         pad_id=model.pad_token_id,
         eos_id=generation.eos_id,
@@ -181,7 +198,7 @@ def read_settings(directory: Path) -> MarianSettings:
         ),
         source_language=tokenizer.get("source_lang") or None,
         target_language=tokenizer.get("target_lang") or None,
-        separate_vocabularies=bool(tokenizer.get("separate_vocabs")),
+        tokenizer=tokenizer,
         unapplied=[
             f"{name} = {ascii(wishes[name])[:60]}"
             for name, harmless in _UNAPPLIED.items()
@@ -205,8 +222,9 @@ def _architecture(model: _ModelFile, path: Path) -> TransformerConfig:
             f"{path}: activation_function {ascii(model.activation_function)[:60]} is not one of "
             f"{', '.join(sorted(activations))}"
         )
-    pre = model.model_type == "pegasus"
-    shared = model.share_encoder_decoder_embeddings or pre
+    family = _FAMILIES[model.model_type]
+    shared = model.share_encoder_decoder_embeddings or model.model_type != "marian"
+    scales = family["scale_embeddings"] if model.scale_embedding is None else model.scale_embedding
     try:
         return TransformerConfig(
             source_vocab_size=model.vocab_size,
@@ -218,18 +236,15 @@ def _architecture(model: _ModelFile, path: Path) -> TransformerConfig:
             decoder_heads=model.decoder_attention_heads,
             encoder_ffn_dim=model.encoder_ffn_dim,
             decoder_ffn_dim=model.decoder_ffn_dim,
-            norm="pre" if pre else "post",
-            final_norm=pre,
             activation=activations[model.activation_function],
-            positions="sinusoidal_halves",
             max_positions=model.max_position_embeddings,
-            scale_embeddings=model.scale_embedding,
             share_source_target_embeddings=shared,
             tie_output=model.tie_word_embeddings,
             dropout=model.dropout,
             attention_dropout=model.attention_dropout,
             activation_dropout=model.activation_dropout,
             pad_id=model.pad_token_id,
+            **{**family, "scale_embeddings": scales},
         )
     except ValidationError as error:
         raise HuggingFaceError(f"{path}: {error.errors()[0]['msg']}") from None

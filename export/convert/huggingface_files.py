@@ -22,10 +22,28 @@ from torch import Tensor
 from export.protobuf_wire import WireError, count_pieces
 
 SAFETENSORS, PYTORCH = "model.safetensors", "pytorch_model.bin"
-_SMALL_FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "README.md")
-_TOKENIZER_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+_SMALL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "README.md",
+)
+_TOKENIZER_FILES = (
+    "source.spm",
+    "target.spm",
+    "vocab.json",
+    "target_vocab.json",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "spm.model",
+    "tokenizer.json",
+)
 _MAX_JSON_BYTES = 1 << 22
+_MAX_INDEX_BYTES = 1 << 24
 _MAX_SPM_BYTES = 1 << 26
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.safetensors")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -53,10 +71,11 @@ def find_directory(name: str, report: Callable[[str], None]) -> Path:
         ) from None
     report(f"fetching {name} from the Hugging Face hub")
     try:
-        patterns = [*_SMALL_FILES, *_TOKENIZER_FILES, SAFETENSORS]
+        texts, parts = [*_SMALL_FILES, *_TOKENIZER_FILES], "model-*-of-*.safetensors"
+        patterns = [*texts, SAFETENSORS, parts, f"{SAFETENSORS}.index.json"]
         found = Path(snapshot_download(name, allow_patterns=patterns))
-        if not (found / SAFETENSORS).exists():
-            found = Path(snapshot_download(name, allow_patterns=[*patterns[:-1], PYTORCH]))
+        if not list(found.glob("model*.safetensors")):
+            found = Path(snapshot_download(name, allow_patterns=[*texts, PYTORCH]))
     except RepositoryNotFoundError:
         raise HuggingFaceError(
             f"{name}: no such directory, nor a repository on the hub; a private one needs HF_TOKEN"
@@ -69,7 +88,7 @@ def find_directory(name: str, report: Callable[[str], None]) -> Path:
     return found
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, most_bytes: int = _MAX_JSON_BYTES) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
@@ -77,8 +96,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         size = path.stat().st_size
-        if size > _MAX_JSON_BYTES:
-            raise HuggingFaceError(f"{path}: {size} bytes; at most {_MAX_JSON_BYTES} are read")
+        if size > most_bytes:
+            raise HuggingFaceError(f"{path}: {size} bytes; at most {most_bytes} are read")
         values = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise HuggingFaceError(f"{path}: no such file") from None
@@ -103,7 +122,7 @@ def check_sentencepiece(path: Path) -> None:
             raise HuggingFaceError(f"{path}: {size} bytes; at most {_MAX_SPM_BYTES} are read")
         pieces = count_pieces(path.read_bytes())
     except FileNotFoundError:
-        raise HuggingFaceError(f"{path}: no such file; MarianMT models come with one") from None
+        raise HuggingFaceError(f"{path}: no such file; such models come with one") from None
     except (OSError, WireError) as error:
         raise HuggingFaceError(f"{path}: not a SentencePiece model: {error}") from None
     if not pieces:
@@ -111,10 +130,10 @@ def check_sentencepiece(path: Path) -> None:
 
 
 def read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
-    """Read the tensors of ``model.safetensors`` or, without it, of ``pytorch_model.bin``.
+    """Read the tensors of ``model.safetensors``, of the parts of its index, or of ``pytorch_model.bin``.
 
     Returns:
-        The file, and its tensors by name, as stored.
+        The file, which of parts is the index, and its tensors by name, as stored.
 
     Raises:
         HuggingFaceError: there is neither, or the file is damaged or holds more than tensors.
@@ -125,10 +144,12 @@ def read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
             return path, dict(load_file(path))
         except (SafetensorError, OSError, ValueError) as error:
             raise HuggingFaceError(f"{path}: damaged: {error}") from None
+    if (index := directory / f"{SAFETENSORS}.index.json").is_file():
+        return index, _read_parts(index)
     path = directory / PYTORCH
     if not path.is_file():
         for index in sorted(directory.glob("*.index.json")):
-            raise HuggingFaceError(f"{index}: weights in several files are not read; save them as one")
+            raise HuggingFaceError(f"{index}: names parts that are no safetensors; save them as such")
         raise HuggingFaceError(f"{directory}: has neither {SAFETENSORS} nor {PYTORCH}")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
@@ -141,6 +162,26 @@ def read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise HuggingFaceError(f"{path}: not a table of tensors")
     return path, tensors
+
+
+def _read_parts(index: Path) -> dict[str, Tensor]:
+    """Read the files that an index names for its tensors, each of which must be where it says."""
+    named = read_json(index, _MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(named, dict) or not all(
+        isinstance(part, str) and _PART.fullmatch(part) for part in named.values()
+    ):
+        raise HuggingFaceError(f"{index}: has no weight_map of tensors and files beside it")
+    tensors: dict[str, Tensor] = {}
+    for part in sorted(set(named.values())):
+        try:
+            tensors |= load_file(index.parent / part)
+        except FileNotFoundError:
+            raise HuggingFaceError(f"{index.parent / part}: no such file; {index.name} names it") from None
+        except (SafetensorError, OSError, ValueError) as error:
+            raise HuggingFaceError(f"{index.parent / part}: damaged: {error}") from None
+    if odd := sorted(tensors.keys() ^ named.keys()):
+        raise HuggingFaceError(f"{index}: its parts do not hold what it says: {odd[0]}")
+    return tensors
 
 
 def read_front_matter(directory: Path) -> dict[str, str]:

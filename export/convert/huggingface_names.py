@@ -1,4 +1,4 @@
-"""Where each weight of our Transformer lives in the Hugging Face classes of the Marian family.
+"""Where each weight of our Transformer lives in the Hugging Face classes of the BART family.
 
 One table serves both directions. Our packed projections (queries, keys and values in one matrix) are several
 tensors there, stacked along the first axis.
@@ -38,6 +38,11 @@ def tensor_names(config: TransformerConfig) -> dict[str, tuple[str, ...]]:
         names["target_embedding.tokens.weight"] = ("model.decoder.embed_tokens.weight",)
     if not config.tie_output:
         names["projection.weight"] = (OUTPUT_WEIGHT,)
+    for ours, theirs in (("source", "encoder"), ("target", "decoder")):
+        if config.positions == "learned":
+            names[f"{ours}_embedding.positions.table"] = (f"model.{theirs}.embed_positions.weight",)
+        if config.embedding_norm:
+            names |= _both(f"{ours}_embedding.norm", f"model.{theirs}.layernorm_embedding")
     if config.output_bias:
         names["projection.bias"] = (OUTPUT_BIAS,)
     if config.final_norm:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from export.bundle import MANIFEST_NAME
+from export.convert.ctranslate2.from_ctranslate2 import import_ctranslate2, is_ctranslate2
 from export.convert.from_bundle import recover_checkpoint
-from export.convert.from_huggingface import ImportNames, import_checkpoint
+from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_files import find_directory
 from export.convert.to_huggingface import write_huggingface
+from export.convert.vocabularies.vocabulary import ImportNames
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
 from model.checkpoint import load_checkpoint
@@ -51,15 +53,22 @@ def import_model(
         raise ExportError(
             "text is needed for the gates: give --dev-source, with or without --dev-target, or --calibration"
         )
-    directory = find_directory(origin, report)
     if kind == "checkpoint":
-        import_checkpoint(directory, out, names, report)
+        _read(origin, out, names, report)
         report(f"wrote {out}")
         return
     with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
         checkpoint = Path(aside) / "checkpoint"
-        import_checkpoint(directory, checkpoint, names, report)
+        _read(origin, checkpoint, names, report)
         export_bundle(checkpoint, out, options, report)
+
+
+def _read(origin: str, out: Path, names: ImportNames, report: Report) -> None:
+    """Write the checkpoint of a model of another project."""
+    if is_ctranslate2(Path(origin)):
+        import_ctranslate2(Path(origin), out, names, report)
+    else:
+        import_checkpoint(find_directory(origin, report), out, names, report)
 
 
 def export_huggingface(origin: Path, out: Path, *, force: bool, report: Report) -> None:

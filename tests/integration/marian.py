@@ -118,7 +118,7 @@ def write_marian(
             **{**SMALL, "activation_function": "swish", "scale_embedding": True, **config},
         )
     )
-    _stir(model, gain)
+    stir(model, gain)
     torch.random.set_rng_state(state)
     model.final_logits_bias.normal_(std=0.5, generator=torch.Generator().manual_seed(seed))
     model.final_logits_bias[0, 0] += end_bias
@@ -140,7 +140,7 @@ def write_marian(
 
 
 @torch.no_grad()
-def _stir(model: transformers.MarianMTModel, gain: float) -> None:
+def stir(model: transformers.PreTrainedModel, gain: float) -> None:
     """Draw weights that make a token depend on its place, its past and the source.
 
     With usual ones every token is followed by itself: its embedding is what the layers pass on, and what the

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from export.convert.from_huggingface import ImportNames
 from export.convert.import_command import export_huggingface, import_model
+from export.convert.vocabularies.vocabulary import ImportNames
 from server.engine.options import DecodingOptions
 from tests.integration.hugging_face import Reference, Served, fp32_options, realistic_sentences
 from tests.integration.marian import write_marian

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from export.convert.from_huggingface import ImportNames
 from export.convert.import_command import export_huggingface, import_model
+from export.convert.vocabularies.vocabulary import ImportNames
 from export.pipeline import ExportOptions
 from model.checkpoint import load_checkpoint
 from server.engine.observer import NullObserver

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from export.convert.from_huggingface import ImportNames
 from export.convert.import_command import import_model
+from export.convert.vocabularies.vocabulary import ImportNames
 from export.quality_gates import GateError
 from server.service.request_limits import request_limits
 from server.service.translation.decoding_options import choose_options

@@ -17,7 +17,7 @@ from onnx import numpy_helper
 from export.bundle import BundleError, describe_files
 from export.cli import run_import
 from export.convert.from_bundle import RecoveryError, recover_checkpoint
-from export.convert.from_huggingface import ImportNames
+from export.convert.vocabularies.vocabulary import ImportNames
 from export.pipeline import ExportOptions, export_bundle
 from model.checkpoint import load_checkpoint, model_tensors
 from tests import factories

@@ -15,10 +15,11 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from dragoman import app
-from export.convert.from_huggingface import ImportNames, import_checkpoint
+from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_config import read_settings
 from export.convert.huggingface_files import HuggingFaceError, find_directory, read_front_matter
 from export.convert.import_command import import_model
+from export.convert.vocabularies.vocabulary import ImportNames
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions
 from model.checkpoint import CheckpointConfig, load_checkpoint
@@ -111,7 +112,7 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "no weights": (_remove("model.safetensors"), r"neither model\.safetensors nor pytorch_model\.bin"),
     "weights in parts": (
         _all(_remove("model.safetensors"), _write("model.safetensors.index.json", b"{}")),
-        "weights in several files are not read",
+        "has no weight_map of tensors and files beside it",
     ),
     "cut weights": (
         lambda d: (d / "model.safetensors").write_bytes((d / "model.safetensors").read_bytes()[:-9]) and None,

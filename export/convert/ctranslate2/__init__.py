@@ -1,0 +1,1 @@
+"""CTranslate2's model directories, and the Argos packages that hold one, to checkpoints."""

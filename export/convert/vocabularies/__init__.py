@@ -1,0 +1,1 @@
+"""Tokenizers of other projects as SentencePiece models whose ids are those of the model."""

@@ -1,0 +1,81 @@
+"""What an importer finds out about a model's text: how it becomes ids, and which ids ask for a language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from export.convert.huggingface_files import HuggingFaceError
+from model.checkpoint import Direction, Language
+
+_CODE = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+@dataclass(frozen=True)
+class ImportNames:
+    """What a directory may not say of itself; None takes what it says.
+
+    Attributes:
+        name: of the model.
+        sources: language codes it translates from.
+        targets: language codes it translates to; ``fr=fra`` calls the vocabulary's ``>>fra<<`` fr.
+    """
+
+    name: str | None = None
+    sources: Sequence[str] | None = None
+    targets: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizer of an imported model, and its languages.
+
+    Attributes:
+        kind: of the tokenizer's files.
+        joint: whether both sides have one list of ids.
+        files: name in the checkpoint to what is copied or written there.
+        unk_id: of the target side.
+        source_prefix_ids: before every source, whatever its language.
+        source_suffix_ids: after it.
+        directions: the first one first; none if there are ``languages``.
+        languages: of a model that translates each into every other.
+    """
+
+    kind: Literal["sentencepiece", "marian"]
+    joint: bool
+    files: Mapping[str, Path | bytes]
+    unk_id: int
+    source_prefix_ids: list[int] = field(default_factory=list)
+    source_suffix_ids: list[int] = field(default_factory=list)
+    directions: list[Direction] = field(default_factory=list)
+    languages: list[Language] = field(default_factory=list)
+
+
+def one_direction(directory: Path, source: str | None, target: str | None, names: ImportNames) -> Direction:
+    """Give the direction of a model of two languages, as it or its importer says.
+
+    Raises:
+        HuggingFaceError: nobody says, or there are several.
+    """
+    sources = names.sources or ([source] if source else [])
+    targets = names.targets or ([target] if target else [])
+    if len(sources) != 1 or len(targets) != 1:
+        raise HuggingFaceError(
+            f"{directory}: does not name its two languages; give one --source and one --target"
+        )
+    for code in (*sources, *targets):
+        if not _CODE.fullmatch(code):
+            raise HuggingFaceError(f"{directory}: {ascii(code)[:60]} is not a language code")
+    return Direction(source=sources[0], target=targets[0])
+
+
+def usable_name(directory: Path) -> str:
+    """Name a model after its directory; a snapshot of the hub lies in one called after a commit."""
+    path = directory.resolve()
+    if path.parent.name == "snapshots":
+        path = Path(path.parent.parent.name.split("--")[-1])
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name).lstrip("._-")[:100]
+    return name or "imported"
