@@ -100,7 +100,7 @@ class ModelText:
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
             name = match[0]
-            is_short = name.isupper() and len(name) < _LONGEST_ABBREVIATION
+            is_short = name.isupper() and 1 < len(name) < _LONGEST_ABBREVIATION  # not `I`
             is_noun = self._lexicon is None and language in CAPITAL_NOUNS
             if not is_short and (
                 is_noun or start == 0 or self.vocabulary.count_pieces(name) < _SPELLED_PIECES

@@ -21,6 +21,10 @@ _GOES_ON = frozenset(
         " pour dans est sont parce y o pero con para por en del porque es son",
     )
 )
+_SALUTATION = re.compile(
+    r"(?:Dear|Hello|Hi|Hey|Good|Lieber?|Hallo|Guten?|Sehr geehrter?|Cher|Chère|Bonjour|Bonsoir|Salut|Madame"
+    r"|Monsieur|Hola|Buen[oa]s|Querid[oa]s?|Estimad[oa]s?)\b[^,]{0,60},"
+)
 _FINAL = ".!?…。！？؟।"
 _FIRST_LETTER = re.compile(r"[^\W_]")
 _WORD = re.compile(r"[^\W_]+")
@@ -73,6 +77,8 @@ def joined_lines(bodies: Sequence[str], language: str, *, in_cue: bool = False) 
 def _ends_sentence(line: str, following: str, language: str) -> bool:
     core = line.rstrip(_TRAILING)
     mark = core[-1:]
+    if mark == "," and _SALUTATION.fullmatch(core):
+        return True
     if mark in (":", ";"):
         return not (_first_letter(following).islower() and (len(core) >= 40 or mark == ";"))
     if not mark or mark not in _FINAL:

@@ -202,6 +202,7 @@ def test_wrapped_lines_are_one_block(text: str) -> None:
         "Das Haus ist rot\nDer Hund ist braun\nDie Katze schläft",
         "It is late.\nWe go home.\nhe stays.",
         "Dear all in the kitchen\nThe soup is hot.",
+        "Liebe Anna,\nwir danken dir für den Brief.",
         "— Hola.\n— Adiós.",
         "He said:\nI am here",
         "> One\n>> two is deeper",
