@@ -161,13 +161,20 @@ def _read_field(given: str) -> tuple[str, Any]:
 
 @flags.with_option_flags
 def translate(
-    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with, or a directory that holds it.")],
+    bundle: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BUNDLE...", help="Bundles to translate with, or a directory that holds them."
+        ),
+    ],
     decoding: dict[str, Any],
     text: dict[str, Any],
     source: flags.SourceLanguage = None,
     target: flags.TargetLanguage = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
     n_best: flags.NBest = None,
+    errors: flags.LineErrors = "replace",
+    pivot_language: flags.PivotLanguage = None,
     workers: flags.Workers = None,
     device: flags.Device = None,
     shortlist: flags.Shortlist = None,
@@ -175,7 +182,10 @@ def translate(
 ) -> None:
     """Translate standard input, line by line, to standard output.
 
-    Files of any size: lines are read as they are needed, translated many at a time, and written in order.
+    Files of any size: lines are read as they are needed, translated many at a time, and written in order. A
+    pair that no bundle has goes through English, if two bundles have the halves. A line that is in the
+    target language already, or in another script than the source's, comes out as it is (--guard off
+    translates it, too).
     """
     from server.cli import serve
     from server.service.text.options import TextOptions
@@ -183,9 +193,14 @@ def translate(
     from server.service.translation.request import RequestedOptions
 
     requested = RequestedOptions(num_hypotheses=n_best, **decoding)
-    settings = {"bundle": bundle, "workers": workers, "device": device, "shortlist": shortlist}
-    options = LineOptions(
-        split=split, source=source, target=target, n_best=n_best is not None, text=TextOptions(**text)
-    )
-    code = serve.translate(settings, requested, options, progress=progress)
+    settings = {
+        "bundle": tuple(bundle),
+        "pivot_language": pivot_language,
+        "workers": workers,
+        "device": device,
+        "shortlist": shortlist,
+    }
+    treated = TextOptions(**text)
+    options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None, text=treated)
+    code = serve.translate(settings, requested, options, errors=errors, progress=progress)
     raise typer.Exit(code)

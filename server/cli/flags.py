@@ -124,6 +124,13 @@ SourceLanguage = Annotated[
 TargetLanguage = Annotated[
     str | None, typer.Option(help="Language to translate to.", show_default="the bundle's first")
 ]
+LineErrors = Annotated[
+    Literal["replace", "fail"],
+    typer.Option(
+        help="A line that is not UTF-8 is written as it is, with U+FFFD for what is no text, and named on "
+        "standard error; or the run fails there."
+    ),
+]
 Shortlist = Annotated[
     bool | None,
     typer.Option(

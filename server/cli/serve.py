@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry
 from tqdm import tqdm
@@ -25,7 +25,7 @@ from server.cli.exit_codes import (
     fail,
 )
 from server.cli.given_settings import read_settings
-from server.errors import DragomanError, EngineDeadError, SettingError, UnsupportedLanguageError
+from server.errors import DragomanError, EngineDeadError, SettingError
 from server.http.server import listen, make_server
 from server.logs import configure_logging
 from server.metrics.registry import Metrics
@@ -34,16 +34,10 @@ from server.service.clients.api_keys import read_keys
 from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
-from server.service.translation.decoding_options import check_options
-from server.service.translation.file_translation import (
-    LineError,
-    LineOptions,
-    LineTranslator,
-    choose_bundle,
-    read_lines,
-)
+from server.service.translation.file_route import FileTranslator, choose_route
+from server.service.translation.file_translation import LineError, LineOptions, read_lines
 from server.service.translation.request import RequestedOptions
-from server.settings import Settings
+from server.settings import NO_PIVOT, Settings
 
 _CLOSE_TIMEOUT_S = 2.0
 
@@ -140,7 +134,12 @@ def _run(
 
 
 def translate(
-    flags: Mapping[str, Any], requested: RequestedOptions, line_options: LineOptions, *, progress: bool | None
+    flags: Mapping[str, Any],
+    requested: RequestedOptions,
+    line_options: LineOptions,
+    *,
+    errors: Literal["replace", "fail"],
+    progress: bool | None,
 ) -> int:
     """Translate standard input to standard output, line by line.
 
@@ -148,6 +147,7 @@ def translate(
         flags: settings given on the command line; None where a flag was not given.
         requested: decoding options.
         line_options: from which language to which, and how lines are cut and written.
+        errors: what becomes of a line that is not UTF-8.
         progress: whether to draw a progress bar; None if standard error is a terminal.
 
     Returns:
@@ -157,22 +157,24 @@ def translate(
     if settings is None:
         return EXIT_USAGE
     keep_large_blocks()
+    models: dict[Path, ServedModel] = {}
+    bundle = settings.bundle[0]
     try:
-        bundle = choose_bundle(settings.bundle, line_options.source, line_options.target)
-        settings = settings.model_copy(update={"bundle": (bundle,)})
-        model = load_model(settings, Metrics(CollectorRegistry()))
+        line_options.text.validate()
+        pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
+        legs = choose_route(settings.bundle, line_options.source, line_options.target, pivot)
+        settings = settings.model_copy(update={"bundle": tuple(dict.fromkeys(leg.bundle for leg in legs))})
+        metrics = Metrics(CollectorRegistry())
+        for bundle in settings.bundle:
+            models[bundle] = load_model(settings, metrics, bundle)
+        way = [
+            (leg, models[leg.bundle], request_limits(settings, models[leg.bundle].manifest)) for leg in legs
+        ]
+        _stream(FileTranslator(way, requested, line_options, errors, _complain), progress)
     except BundleError as error:
-        return _refuse("translate", error.bundle or settings.bundle[0], error)
-    except (SettingError, UnsupportedLanguageError) as error:
-        return fail("translate", EXIT_USAGE, str(error))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    limits = request_limits(settings, model.manifest)
-    try:
-        check_options(requested, limits)
-        _stream(LineTranslator(model, limits, requested, line_options), progress)
-    except (LineError, DragomanError) as error:
-        return fail("translate", EXIT_USAGE if isinstance(error, DragomanError) else EXIT_FAILED, str(error))
+        return _refuse("translate", error.bundle or bundle, error)
+    except (LineError, SettingError, DragomanError) as error:
+        return fail("translate", EXIT_FAILED if isinstance(error, LineError) else EXIT_USAGE, str(error))
     except BrokenPipeError:
         # Whoever read our output has had enough, as `head` does. Nothing is wrong.
         _discard_output()
@@ -181,11 +183,12 @@ def translate(
         _discard_output()
         return EXIT_INTERRUPTED
     finally:
-        model.engine.close(0.0)
+        for model in models.values():
+            model.engine.close(0.0)
     return 0
 
 
-def _stream(translator: LineTranslator, progress: bool | None) -> None:
+def _stream(translator: FileTranslator, progress: bool | None) -> None:
     source, output = sys.stdin.fileno(), sys.stdout.buffer
     with tqdm(
         total=_file_size(source),
@@ -201,6 +204,11 @@ def _stream(translator: LineTranslator, progress: bool | None) -> None:
                 output.flush()
             bar.update(line.source_bytes)
         output.flush()
+
+
+def _complain(complaint: str) -> None:
+    """Say on standard error what became of a line; above the progress bar, if there is one."""
+    tqdm.write(f"dragoman translate: {complaint}", file=sys.stderr)
 
 
 def _file_size(file_descriptor: int) -> int | None:

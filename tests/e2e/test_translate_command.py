@@ -78,7 +78,9 @@ def test_of_a_directory_of_bundles_the_one_with_the_direction_is_taken(
     renamed(tiny_bundle, tmp_path / "b", "second", "en-de", "en-fr")
     said = translate(tiny_bundle, b"the cat sees a bird.\n").stdout
     for options in (("--source", "en"), ("--target", "de"), ("--target", "en"), ()):
-        assert translate(tmp_path, b"the cat sees a bird.\n", *options).stdout == said
+        # The text is English whatever the bundle calls it, so that only an unguarded run translates it.
+        ended = translate(tmp_path, b"the cat sees a bird.\n", "--guard", "off", *options)
+        assert ended.stdout == said
     refused = translate(tmp_path, b"the cat\n", "--source", "de")
     assert (refused.returncode, refused.stderr) == (
         2,
@@ -120,8 +122,46 @@ def test_n_best_lists_feed_distillation(tiny_bundle: Path, tmp_path: Path) -> No
 
 
 def test_bytes_that_are_no_text_name_their_line(tiny_bundle: Path) -> None:
-    ended = translate(tiny_bundle, b"the cat.\n\xff\xfe\n")
+    ended = translate(tiny_bundle, b"the cat.\n\xff\xfe\n", "--errors", "fail")
     assert (ended.returncode, ended.stderr) == (1, b"dragoman translate: line 2: not valid UTF-8 at byte 1\n")
+
+
+def test_a_line_that_is_no_text_loses_only_itself(tiny_bundle: Path) -> None:
+    good = translate(tiny_bundle, b"the cat.\nthe bird.\n")
+    ended = translate(tiny_bundle, b"the cat.\ncaf\xe9\r\nthe bird.\n")
+    assert ended.returncode == 0
+    cat, bird = good.stdout.splitlines(keepends=True)
+    assert ended.stdout == cat + "caf\ufffd\r\n".encode() + bird
+    assert ended.stderr == (
+        b"dragoman translate: line 2: not valid UTF-8 at byte 4; it is written as it is, untranslated\n"
+    )
+
+
+def test_a_pair_without_a_bundle_goes_through_english(tiny_bundle: Path, tmp_path: Path) -> None:
+    sentences, _ = parallel_text(80, seed=5)
+    text = "\n".join([*sentences[:40], "", *sentences[40:]]).encode()
+    first = renamed(tiny_bundle, tmp_path / "a", "first", "fr-en")
+    second = renamed(tiny_bundle, tmp_path / "b", "second", "en-de")
+    pair = ("--source", "fr", "--target", "de", "--guard", "off")
+    middle = translate(first, text, "--guard", "off").stdout
+    wanted = translate(second, middle, "--guard", "off").stdout
+    assert translate(tmp_path, text, *pair).stdout == wanted
+    given = subprocess.run(
+        command("translate", second, first, "--workers", "1", *pair),
+        input=text,
+        capture_output=True,
+        timeout=120,
+    )
+    assert (given.returncode, given.stdout) == (0, wanted)
+    refused = translate(tmp_path, text, *pair, "--pivot-language", "none")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(b"dragoman translate: no bundle translates from fr to de; there are ")
+
+
+def test_what_is_to_be_protected_is_checked(tiny_bundle: Path) -> None:
+    refused = translate(tiny_bundle, b"the cat\n", "--protect", "cat", "--protect", "/(/")
+    assert refused.returncode == 2
+    assert refused.stderr == b"dragoman translate: protect: entry 2 is not a pattern in RE2's syntax\n"
 
 
 def test_a_line_that_is_too_long_names_itself(tiny_bundle: Path) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export.bundle import BundleError, Manifest, load_manifest
+from export.bundle import Manifest
 from server.engine.observer import NullObserver
 from server.engine.sequence import SequenceResult
 from server.errors import DragomanError, QueueFullError, UnsupportedLanguageError
@@ -61,39 +61,6 @@ def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
             yield [line + b"\n" for line in lines]
     if any(rest):
         yield [b"".join(rest)]
-
-
-def choose_bundle(bundles: Sequence[Path], source: str | None, target: str | None) -> Path:
-    """Choose the first of several bundles that has a direction.
-
-    Args:
-        bundles: directories.
-        source: language to translate from; None fits all.
-        target: language to translate to, likewise.
-
-    Raises:
-        BundleError: a manifest is refused; its `bundle` says whose.
-        UnsupportedLanguageError: no bundle has the direction.
-    """
-    if len(bundles) == 1:
-        return bundles[0]
-    known = []
-    for bundle in bundles:
-        try:
-            manifest = load_manifest(bundle)
-        except BundleError as error:
-            error.bundle = bundle
-            raise
-        try:
-            _choose_direction(manifest, source, target)
-        except UnsupportedLanguageError:
-            known += [f"{source}-{target}" for source, target in manifest.pairs]
-        else:
-            return bundle
-    raise UnsupportedLanguageError(
-        f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
-        f"{', '.join(known)}"
-    )
 
 
 def translate_lines(
@@ -223,7 +190,7 @@ class LineTranslator:
         self._requested = requested
         self._n_best = options.n_best
         self._codec = TextCodec(text_side(model, limits), limits)
-        source, target = _choose_direction(model.manifest, options.source, options.target)
+        source, target = choose_direction(model.manifest, options.source, options.target)
         framing = model.manifest.framing(source, target)
         self._way = Way(source, target, framing, requested.num_hypotheses, options.text.guard)
         self._reading = Reading(options.text, split=options.split, every_line=True)
@@ -341,7 +308,17 @@ def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None
     return known[name]
 
 
-def _choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
+def choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
+    """Choose the first direction of a bundle that fits.
+
+    Args:
+        manifest: of the bundle.
+        source: language to translate from; None fits all.
+        target: language to translate to, likewise.
+
+    Raises:
+        UnsupportedLanguageError: the bundle has no such direction.
+    """
     known = Directions(manifest.pairs)
     wanted = [
         None if code is None else known.find(code, field)

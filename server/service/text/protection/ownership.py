@@ -7,7 +7,7 @@ words of its outer one.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from server.service.text.protection.nesting import Element, Nesting
 
@@ -48,6 +48,7 @@ class Ownership:
         target_marks: Sequence[bool],
         source: tuple[list[int], list[tuple[int, int]]],
         links: Sequence[Sequence[int]],
+        fixed: Collection[int] = (),
     ) -> None:
         """Find them.
 
@@ -57,12 +58,14 @@ class Ownership:
             target_marks: the same of the target.
             source: of `source_owners`.
             links: for each target word the source words that it stands for, ascending.
+            fixed: target words that hold elements of their own: they stay in the element that they were in.
         """
         self._tree = tree
         self._source_marks = source_marks
         self._marks = target_marks
         self._source_owners, self._ranges = source
         self._links = links
+        self._fixed = fixed
         self.owners: list[int] = [-1] * len(target_marks)
         self._own_linked_words()
         self._own_other_words()
@@ -155,7 +158,9 @@ class Ownership:
         runs: list[list[int]] = [words[:1]]
         for word in words[1:]:
             gap = range(runs[-1][-1] + 1, word)
-            is_open = all(self._tree.contains(owners[between], index) for between in gap)
+            is_open = all(
+                between not in self._fixed and self._tree.contains(owners[between], index) for between in gap
+            )
             if is_open and (not element.may_repeat or len(gap) <= MAX_GAP):
                 for between in gap:
                     owners[between] = index
@@ -163,11 +168,15 @@ class Ownership:
             else:
                 runs.append([word])
         if not element.may_repeat:
-            longest = max(runs, key=len)
-            for run in runs:
-                if run is not longest:
-                    for word in run:
-                        owners[word] = element.parent
+            kept = max(runs, key=len)
+            needed = [word for word in words if word in self._fixed]
+            if needed and not set(needed) <= set(kept):
+                kept = list(range(needed[0], needed[-1] + 1))
+                for word in kept:
+                    if not self._tree.contains(index, owners[word]) and word not in self._fixed:
+                        owners[word] = index
+            for word in set(words).difference(kept):
+                owners[word] = element.parent
 
     def _reach_to_end(self, index: int, element: Element, words: list[int]) -> None:
         """Give an element that goes on beyond an end of the sentence all words up to that end."""
@@ -216,7 +225,9 @@ class Ownership:
         only_marks = self._has_only_marks(index)
         near = self._expected(low, high)
         free = [
-            word for word, owner in enumerate(owners) if owner == parent and self._marks[word] == only_marks
+            word
+            for word, owner in enumerate(owners)
+            if owner == parent and self._marks[word] == only_marks and word not in self._fixed
         ]
         linked = [word for word in free if any(low <= source < high for source in self._links[word])]
         if not free:
@@ -242,6 +253,7 @@ class Ownership:
         element, owners = self._tree.elements[owner], self.owners
         if (
             self._marks[word]
+            or word in self._fixed
             or not owner
             or element.parent != parent
             or held[owner] < 2

@@ -119,6 +119,11 @@ class _Projection:
             [word.is_mark for word in self._words],
             self._owned,
             links,
+            {
+                index
+                for index, word in enumerate(self._words)
+                if word.span >= 0 and target.spans[word.span].output is not None
+            },
         )
         self._owners = self._ownership.owners
         self._targets: list[list[int]] = [[] for _ in self._source]
@@ -204,7 +209,7 @@ class _Projection:
 
     def _placed_units(self) -> list[_Unit]:
         units = list(self._units())
-        breaks = [unit for unit in units if unit.tags[0].breaks_line]
+        breaks = [unit for unit in units if _is_break(unit.tags[0])]
         self._place_breaks(breaks)
         before = [-1] * (len(self._source) + 1)  # last linked source word before an index
         for index, targets in enumerate(self._targets):
@@ -227,24 +232,33 @@ class _Projection:
         return units
 
     def _place_breaks(self, breaks: list[_Unit]) -> None:
-        """Give inner line breaks spaces at about the same share of the sentence, each its own."""
-        spaces = [
-            gap
-            for gap in range(1, len(self._words))
-            if self._text[self._words[gap].start - 1 : self._words[gap].start] == " "
-        ]
+        """Give inner line breaks spaces at about the same share of the sentence, each its own.
+
+        Those of plain text may stand in any element, a `<br>` only in its own.
+        """
+        words, tree = self._words, self._tree
+        spaces = [gap for gap in range(1, len(words)) if words[gap - 1].end < words[gap].start]
         scale = len(self._text) / max(1, len(self._segment.text))
-        at = 0
-        for number, unit in enumerate(breaks):
-            left = len(spaces) - (len(breaks) - number)  # the last that leaves enough for the others
+        behind = 0  # the gap of the break before
+        for unit in breaks:
             wanted = unit.tags[0].at * scale
-            while at < left and abs(self._words[spaces[at + 1]].start - wanted) <= abs(
-                self._words[spaces[at]].start - wanted
-            ):
-                at += 1
-            unit.gap = spaces[at] if at < len(spaces) else len(self._words)
-            unit.parent = self._gaps[unit.gap][1]
-            at += 1
+            is_plain = unit.tags[0].breaks_line
+            gaps = [gap for gap in spaces if gap > behind and (is_plain or self._is_at(gap, unit.parent))]
+            inner = [gap for gap in gaps if tree.contains(unit.parent, self._gaps[gap][1])]
+            unit.gap = min(inner or gaps, key=lambda gap: abs(words[gap].start - wanted), default=-1)
+            if unit.gap < 0 and is_plain:
+                unit.gap = len(words)
+            if is_plain:
+                unit.parent = self._gaps[unit.gap][1]
+            elif unit.gap >= 0:
+                unit.leads = tree.contains(unit.parent, self._gaps[unit.gap][2])
+            behind = max(behind, unit.gap)
+
+    def _is_at(self, gap: int, element: int) -> bool:
+        """Whether tags in a gap can stand in an element and in none inside of it."""
+        here, common, there = self._gaps[gap]
+        contains = self._tree.contains
+        return contains(common, element) and (contains(element, here) or contains(element, there))
 
     def _keep_inside(self, unit: _Unit) -> None:
         """Move tags to the nearest place in the element that they stand in, and in none inside of that."""
@@ -252,17 +266,19 @@ class _Projection:
             opens = self._tree.elements[unit.element].opens
             unit.gap, unit.leads = (len(self._owners), True) if opens else (0, False)
             return
-        for distance in range(len(self._owners) + 1):
+        for distance in range(len(self._gaps)):
             for gap in (unit.gap - distance, unit.gap + distance):
-                if not 0 <= gap < len(self._gaps):
-                    continue
-                here, common, there = self._gaps[gap]
-                if self._tree.contains(common, unit.parent):
-                    is_here = self._tree.contains(unit.parent, here)
+                if 0 <= gap < len(self._gaps) and self._is_at(gap, unit.parent):
+                    here, _, there = self._gaps[gap]
                     is_there = self._tree.contains(unit.parent, there)
-                    if is_here or is_there:
-                        unit.gap, unit.leads = gap, is_there and (unit.leads or not is_here)
-                        return
+                    is_here = self._tree.contains(unit.parent, here)
+                    unit.gap, unit.leads = gap, is_there and (unit.leads or not is_here)
+                    return
+
+
+def _is_break(tag: Tag) -> bool:
+    """Whether a tag begins a new line, in text or on a page."""
+    return tag.breaks_line or tag.output[:3].lower() == "<br"
 
 
 def _is_sound(placed: Placed, tags: Sequence[Tag]) -> bool:

@@ -163,6 +163,8 @@ class _BlockReader:
         if not element.is_inline or (element.is_translated and not was_translated):
             self._border()
         if element.is_void:
+            if element.name == "br" and self._verbatim is not None:
+                self._border()  # what has lines stands alone
             if element.is_inline and was_translated:
                 self._items.append(Item("break" if element.name == "br" else "lone", token.start, token.end))
             return

@@ -110,7 +110,7 @@ def project(source: str, target: str, pairs: str) -> str:
         ("a <b>very</b> good <i>idea</i>", "a=eine good=gute idea=Idee", "eine <b>gute</b> <i>Idee</i>"),
         # Tags inside of words.
         ("We <b>sw</b>im today", "We=Wir swim=schwimmen today=heute", "Wir <b>schwimmen</b> heute"),
-        ("A Wednes<br>day", "A=Ein Wednesday=Mittwoch", "Ein <br>Mittwoch"),
+        ("A Wednes<img>day", "A=Ein Wednesday=Mittwoch", "Ein <img>Mittwoch"),
         ("See <b>Te</b>x now", "See=Siehe now=nun", "Siehe <b>Te</b>x nun"),
         ("3-<i>Berlin, Wien</i>", "3-Berlin=3-Berlin Wien=Wien", "3-<i>Berlin, Wien</i>"),
         # What stands alone.
@@ -128,6 +128,8 @@ def project(source: str, target: str, pairs: str) -> str:
         # Inner line breaks.
         ("He sings\nwell today", "He=Er sings=singt well=gut today=heute", "Heute\nsingt er gut"),
         ("a\nb\nc", "", "d\ne\nf"),
+        ("Today <br>he <b>sings <br>well</b>", "Today=heute He=er sings=singt well=gut",
+         "Er <br><b>singt <br>gut</b> heute"),
     ],
 )  # fmt: skip
 def test_tags_follow_their_words(source: str, pairs: str, expected: str) -> None:
@@ -145,6 +147,17 @@ def test_spans_are_words_and_write_what_they_are() -> None:
     target = Target("Für es & mehr frag Tom & Co", (Span(19, 27, "<code>Tom &amp; Co</code>"),))
     placed = place_tags(segment, target, Dictionary("Ask=frag"))
     assert write(target, placed, "html") == "Für es &amp; mehr frag <b><code>Tom &amp; Co</code></b>"
+
+
+def test_what_holds_elements_stays_in_its_own() -> None:
+    tags = (Tag(0, "<a>", 0, True), Tag(10, "</a>", 0))
+    segment = Segment("Go there x now", (Span(9, 10, "<code>x</code>"),), tags)
+    target = Target("Geh nun x dahin", (Span(8, 9, "<code>x</code>"),))
+    placed = place_tags(segment, target, Dictionary("Go=Geh there=dahin now=nun"))
+    assert write(target, placed, "html") == "<a>Geh nun <code>x</code> dahin</a>"
+    beside = Segment("Go there x now", segment.spans, (Tag(0, "<a>", 0, True), Tag(8, "</a>", 0)))
+    placed = place_tags(beside, target, Dictionary("Go=Geh there=dahin now=nun"))
+    assert write(target, placed, "html") == "<a>Geh</a> nun <code>x</code> dahin"
 
 
 def test_what_is_written_is_escaped_once() -> None:

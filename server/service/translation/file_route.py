@@ -1,0 +1,219 @@
+"""The way of a file: which models it goes through, and which of its lines come out as they went in."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from export.bundle import BundleError, Manifest, load_manifest
+from server.errors import UnsupportedLanguageError
+from server.service.models.served_model import ServedModel
+from server.service.request_limits import RequestLimits
+from server.service.text.detection.detector import Detector
+from server.service.text.detection.triage import Triage
+from server.service.translation.decoding_options import check_options
+from server.service.translation.file_translation import (
+    LineOptions,
+    LineTranslator,
+    TranslatedLine,
+    choose_direction,
+)
+from server.service.translation.request import RequestedOptions
+
+_MOST_NAMED = 100
+_NAMED_PAIRS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FileLeg:
+    """A bundle and the direction that it translates.
+
+    Attributes:
+        bundle: its directory.
+        source: language code.
+        target: language code.
+    """
+
+    bundle: Path
+    source: str
+    target: str
+
+
+def choose_route(
+    bundles: Sequence[Path], source: str | None, target: str | None, pivot: str | None
+) -> tuple[FileLeg, ...]:
+    """Choose the first bundle that has a direction, or the first two that have it with a language between.
+
+    Args:
+        bundles: directories.
+        source: language to translate from; None fits all.
+        target: language to translate to, likewise.
+        pivot: language between two bundles, if source and target are stated; None takes one bundle only.
+
+    Returns:
+        One leg or two.
+
+    Raises:
+        BundleError: a manifest is refused; its `bundle` says whose.
+        UnsupportedLanguageError: no bundle has the direction.
+    """
+    manifests = {bundle: _manifest_of(bundle) for bundle in bundles}
+    if leg := _first(manifests, source, target):
+        return (leg,)
+    if source is not None and target is not None and pivot is not None:
+        opening, closing = _first(manifests, source, pivot), _first(manifests, pivot, target)
+        if opening and closing:
+            return opening, closing
+    if len(bundles) == 1:
+        choose_direction(manifests[bundles[0]], source, target)  # says it in its own words
+    known = [f"{source}-{target}" for manifest in manifests.values() for source, target in manifest.pairs]
+    raise UnsupportedLanguageError(
+        f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
+        f"{', '.join(known[:_NAMED_PAIRS])}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OnItsWay:
+    """What is known of a line before it is translated.
+
+    Attributes:
+        size: in bytes, with its end.
+        instead: what is written in its place; None for its translation.
+        complaint: why, for people; empty if there is nothing to complain of.
+    """
+
+    size: int
+    instead: str | None = None
+    complaint: str = ""
+
+
+class FileTranslator:
+    """Translates a stream of lines with one model, or with two in a row. One run at a time.
+
+    A line that is clearly not in the source language (`server.service.text.detection.triage`) is written as
+    it is, unless the guard is off.
+    """
+
+    def __init__(
+        self,
+        legs: Sequence[tuple[FileLeg, ServedModel, RequestLimits]],
+        requested: RequestedOptions,
+        options: LineOptions,
+        errors: Literal["replace", "fail"] = "replace",
+        report: Callable[[str], None] = lambda _complaint: None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            legs: as chosen, with the models.
+            requested: decoding options for all lines; of two models, they are the second's.
+            options: how lines are read and written; the languages are those of the legs.
+            errors: `replace` writes a line that is not UTF-8 as it is, with U+FFFD for what is no text;
+                `fail` ends the run there.
+            report: told of each such line; of the first hundred by number, of the rest how many they are.
+
+        Raises:
+            InvalidOptionError: an option is out of range for a model; the message names it.
+        """
+        self._translators = []
+        for leg, model, limits in legs:
+            is_last = leg is legs[-1][0]
+            own = requested if is_last else requested.for_pivot()
+            check_options(own, limits)
+            how = replace(options, source=leg.source, target=leg.target, n_best=options.n_best and is_last)
+            self._translators.append(LineTranslator(model, limits, own, how))
+        self._source, self._target = legs[0][0].source, legs[-1][0].target
+        self._options = options
+        self._errors = errors
+        self._report = report
+        self._triage = Triage(Detector())
+
+    def run(self, arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
+        """Translate all lines of a source.
+
+        Args:
+            arrived: lines with their ends, as many at a time as there are; iterated on a thread of its own.
+
+        Yields:
+            One translation for each line, in order; empty lines stay empty.
+
+        Raises:
+            LineError: a line has too many tokens, or the engine failed on it, or it is not UTF-8 and errors
+                are to fail. All before it were yielded.
+        """
+        # As long as there are lines between the reader and here, which the translators' queues bound.
+        on_their_way: deque[_OnItsWay] = deque()
+        lines: Iterator[TranslatedLine]
+        stream: Iterable[list[bytes]] = self._examined(arrived, on_their_way)
+        for translator in self._translators:
+            lines = translator.run(stream)
+            stream = _batches_of(lines)
+        complaints = 0
+        for number, line in enumerate(lines):
+            known = on_their_way.popleft()
+            if known.complaint:
+                complaints += 1
+                if complaints <= _MOST_NAMED:
+                    self._report(f"line {number + 1}: {known.complaint}")
+            text = line.text
+            if known.instead is not None:
+                text = known.instead
+                if self._options.n_best:
+                    text = f"{number} ||| {text.rstrip()} ||| 0\n"
+            yield TranslatedLine(text, known.size, line.is_last_of_batch)
+        if complaints > _MOST_NAMED:
+            self._report(f"{complaints - _MOST_NAMED} more lines were not valid UTF-8")
+
+    def _examined(
+        self, arrived: Iterable[list[bytes]], on_their_way: deque[_OnItsWay]
+    ) -> Iterator[list[bytes]]:
+        """Put an empty line in the place of each that is not to be translated, and note what is known."""
+        for batch in arrived:
+            notes = [self._examine(raw) for raw in batch]
+            on_their_way.extend(notes)
+            yield [
+                raw if note.instead is None else raw[len(raw.rstrip(b"\r\n")) :]
+                for raw, note in zip(batch, notes, strict=True)
+            ]
+
+    def _examine(self, raw: bytes) -> _OnItsWay:
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if self._errors == "fail":
+                return _OnItsWay(len(raw))  # the translator says which line it is, when it comes to it
+            complaint = f"not valid UTF-8 at byte {error.start + 1}; it is written as it is, untranslated"
+            return _OnItsWay(len(raw), raw.decode("utf-8", "replace"), complaint)
+        if self._options.text.guard == "off":
+            return _OnItsWay(len(raw))
+        found = self._triage.check(text, self._source, self._target, is_html=False)
+        return _OnItsWay(len(raw), None if found.source is not None else text)
+
+
+def _manifest_of(bundle: Path) -> Manifest:
+    try:
+        return load_manifest(bundle)
+    except BundleError as error:
+        error.bundle = bundle
+        raise
+
+
+def _first(manifests: dict[Path, Manifest], source: str | None, target: str | None) -> FileLeg | None:
+    for bundle, manifest in manifests.items():
+        try:
+            return FileLeg(bundle, *choose_direction(manifest, source, target))
+        except UnsupportedLanguageError:
+            continue
+    return None
+
+
+def _batches_of(lines: Iterable[TranslatedLine]) -> Iterator[list[bytes]]:
+    """Hand lines from one model to the next, as many at a time as came out together."""
+    batch: list[bytes] = []
+    for line in lines:
+        batch.append(line.text.encode("utf-8"))
+        if line.is_last_of_batch:
+            yield batch
+            batch = []

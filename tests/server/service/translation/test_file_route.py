@@ -1,0 +1,168 @@
+"""Files through one model or two, and lines that come out as they went in."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from export.bundle import BundleError
+from server.errors import InvalidOptionError, UnsupportedLanguageError
+from server.service.request_limits import request_limits
+from server.service.text.options import TextOptions
+from server.service.translation.file_route import FileLeg, FileTranslator, choose_route
+from server.service.translation.file_translation import LineError, LineOptions
+from server.service.translation.request import RequestedOptions
+from server.settings import Settings
+from tests.factories import renamed
+from tests.server.fake_engine import FakeEngine, served_model
+
+GERMAN = "Der Bus fährt heute nicht über den Marktplatz.\n"
+
+
+class File:
+    """A file of lines through fake models: `File("fr-en", "en-de")` goes through two."""
+
+    def __init__(self, *pairs: str, requested: RequestedOptions | None = None, **options: Any) -> None:
+        self.engines = [FakeEngine() for _ in pairs]
+        self.complaints: list[str] = []
+        legs = []
+        for engine, pair in zip(self.engines, pairs, strict=True):
+            source, target = pair.split("-")
+            model = served_model(engine, name=pair, directions=[{"source": source, "target": target}])
+            legs.append(
+                (FileLeg(Path(pair), source, target), model, request_limits(Settings(), model.manifest))
+            )
+        self.translator = FileTranslator(
+            legs,
+            requested or RequestedOptions(),
+            LineOptions(text=options.pop("text", TextOptions()), n_best=options.pop("n_best", False)),
+            report=self.complaints.append,
+            **options,
+        )
+
+    def __call__(self, *lines: bytes, together: int = 50) -> list[str]:
+        batches = [list(lines[at : at + together]) for at in range(0, len(lines), together)]
+        self.done = list(self.translator.run(batches))
+        return [line.text for line in self.done]
+
+
+@pytest.mark.parametrize("pairs", [("en-de",), ("fr-en", "en-de")])
+@pytest.mark.parametrize("together", [1, 7, 500])
+def test_lines_stay_in_order_with_their_ends_and_sizes(pairs: tuple[str, ...], together: int) -> None:
+    lines = [b"line %d.%b%b" % (n, b" And more." * (n % 5), (b"\n", b"\r\n")[n % 2]) for n in range(300)]
+    lines[5:7] = [b"\n", b"  \r\n"]
+    lines[-1] = b"the last one"
+    file = File(*pairs)
+    assert file(*lines, together=together) == [line.decode().upper() for line in lines]
+    assert [line.source_bytes for line in file.done] == list(map(len, lines))
+    assert file.done[-1].is_last_of_batch
+    assert file.complaints == []
+
+
+@pytest.mark.parametrize("pairs", [("en-fr",), ("en-de", "de-fr")])
+def test_a_line_that_is_not_utf8_loses_only_itself(pairs: tuple[str, ...]) -> None:
+    file = File(*pairs)
+    assert file(b"one\n", b"caf\xe9 au lait\r\n", b"two\n", b"\xff\xfe") == [
+        "ONE\n",
+        "caf\ufffd au lait\r\n",
+        "TWO\n",
+        "\ufffd\ufffd",
+    ]
+    assert file.complaints == [
+        "line 2: not valid UTF-8 at byte 4; it is written as it is, untranslated",
+        "line 4: not valid UTF-8 at byte 1; it is written as it is, untranslated",
+    ]
+    assert [line.source_bytes for line in file.done] == [4, 14, 4, 2]
+
+
+def test_of_many_bad_lines_the_rest_is_counted() -> None:
+    file = File("en-de")
+    assert file(*[b"\xff\n"] * 250) == ["\ufffd\n"] * 250
+    assert len(file.complaints) == 101
+    assert file.complaints[-1] == "150 more lines were not valid UTF-8"
+
+
+def test_errors_may_fail_instead() -> None:
+    file = File("fr-en", "en-de", errors="fail")
+    lines: Iterator[Any] = file.translator.run([[b"good\n"] * 64, [b"good\n", b"\xff\n"]])
+    with pytest.raises(LineError, match="line 66: not valid UTF-8 at byte 1"):
+        for _ in lines:
+            pass
+
+
+def test_lines_in_the_target_language_or_another_script_come_out_as_they_are() -> None:
+    lines = [GERMAN, "The bus does not stop here today.\n", "今日は\n"]
+    raw = [line.encode() for line in lines]
+    assert File("en-de")(*raw) == [lines[0], lines[1].upper(), lines[2]]
+    assert File("en-fr", "fr-de")(*raw) == [lines[0], lines[1].upper(), lines[2]]
+    assert File("en-de", text=TextOptions(guard="off"))(*raw) == [line.upper() for line in lines]
+
+
+def test_n_best_lists_name_every_line() -> None:
+    requested = RequestedOptions(num_hypotheses=2, beam_size=2)
+    file = File("fr-en", "en-de", requested=requested, n_best=True)
+    rows = [row for text in file(b"one\n", b"\xff\n", b"two\n") for row in text.splitlines()]
+    assert [row.split(" ||| ")[0] for row in rows] == ["0", "0", "1", "2", "2"]
+    assert rows[2] == "1 ||| \ufffd ||| 0"
+    assert [options.num_hypotheses for _, _, options, _ in file.engines[0].submitted] == [1]
+
+
+def test_options_that_a_model_cannot_serve_are_refused_at_once() -> None:
+    with pytest.raises(InvalidOptionError):
+        File("fr-en", "en-de", requested=RequestedOptions(beam_size=3))
+
+
+def test_memory_is_bounded_with_two_models() -> None:
+    file = File("fr-en", "en-de")
+    read = 0
+
+    def arrived() -> Iterator[list[bytes]]:
+        nonlocal read
+        for _ in range(10_000):
+            read += 1
+            yield [b"line\n"] * 32
+
+    lines = file.translator.run(arrived())
+    next(lines)
+    while len(file.engines[0].submitted) < 120:  # two queues of 64
+        pass
+    assert read < 200
+    lines.close()
+
+
+@pytest.fixture
+def bundles(tiny_bundle: Path, tmp_path: Path) -> dict[str, Path]:
+    return {
+        "fr": renamed(tiny_bundle, tmp_path / "a", "first", "fr-en"),
+        "en": renamed(tiny_bundle, tmp_path / "b", "second", "en-de", "en-es"),
+    }
+
+
+def test_routes_have_one_leg_or_two(bundles: dict[str, Path]) -> None:
+    french, english = bundles.values()
+    both = [english, french]
+    assert choose_route(both, None, None, "en") == (FileLeg(english, "en", "de"),)
+    assert choose_route(both, None, "es", "en") == (FileLeg(english, "en", "es"),)
+    assert choose_route(both, "fr", None, "en") == (FileLeg(french, "fr", "en"),)
+    assert choose_route(both, "fr", "es", "en") == (FileLeg(french, "fr", "en"), FileLeg(english, "en", "es"))
+    for source, target, pivot in (
+        ("fr", "es", None),
+        ("fr", "es", "de"),
+        ("de", "fr", "en"),
+        ("it", None, "en"),
+    ):
+        with pytest.raises(
+            UnsupportedLanguageError, match=r"no bundle translates from .* there are en-de, en-es, fr-en"
+        ):
+            choose_route(both, source, target, pivot)
+    with pytest.raises(UnsupportedLanguageError, match="is not a direction of this bundle"):
+        choose_route([french], "en", "fr", "en")
+
+
+def test_a_refused_manifest_says_whose_it_is(bundles: dict[str, Path]) -> None:
+    (bundles["en"] / "manifest.json").write_text(json.dumps({}))
+    with pytest.raises(BundleError) as caught:
+        choose_route(list(bundles.values()), None, None, None)
+    assert caught.value.bundle == bundles["en"]
