@@ -2,7 +2,8 @@
 
 Words and runs of words are put into elements at random, so that most sentences have one or two. The two forms
 of a text are sent in turns. Counted are translations whose words are those of the plain text, and
-documents that have exactly the source's tags, have more of those that may repeat, or have others.
+documents that have exactly the source's tags, have more of those that may repeat, or have others. Sentences
+tagged by hand then tell how often tags come to the right words of a given translation (en-de only).
 
     python -m benchmarks.markup [BUNDLE] [--source FILE.gz] [--sentences 400] [--rounds 7]
 """
@@ -23,9 +24,16 @@ from pathlib import Path
 from benchmarks.http_servers import Server, serving
 from benchmarks.spread import ratios, spread
 from benchmarks.tables import shown
+from benchmarks.tagged_sentences import SENTENCES
 from benchmarks.turns import REPOSITORY, ended_by_signals
 from benchmarks.workload import read_text
 from export.bundle import load_manifest
+from export.lexicon import Lexicon
+from model.tokenizer import Tokenizer
+from server.service.text.protection.alignment import WordAligner
+from server.service.text.protection.projection import place_tags, write
+from server.service.text.reading.html import read_html
+from server.service.text.segment import Segment, Target
 
 _TAG = re.compile(r"<[^>]*>")
 _ELEMENTS = ("b", "i", "em", "strong", 'a href="/x?y=1&amp;z=2"', 'span class="c"', 'u id="d"', "q")
@@ -83,6 +91,24 @@ def kept(source: str, translation: str) -> str:
     return "repeated" if repeats else "wrong"
 
 
+def rightly_placed(bundle: Path) -> int:
+    """Count the sentences tagged by hand whose tags come to the words where they belong, and print the others."""
+    manifest = load_manifest(bundle)
+    tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    lexicon = None if manifest.text is None else Lexicon.load(bundle / manifest.text.lexicon, *sizes)
+    aligner = WordAligner(lexicon, tokenizer)
+    right = 0
+    for source, expected in SENTENCES:
+        segment = next(piece for piece in read_html(source, "en") if isinstance(piece, Segment))
+        target = Target(_TAG.sub("", expected[0]))
+        written = write(target, place_tags(segment, target, aligner), segment.escape)
+        right += written in expected
+        if written not in expected:
+            print(f"misplaced: {written}")
+    return right
+
+
 def bare(translation: str) -> str:
     """Take the tags off, and decode entities."""
     return html.unescape(_TAG.sub("", translation)).replace("\u00a0", " ")
@@ -123,6 +149,8 @@ def main() -> None:
     print(f"tagged / plain: {shown(ratios(times_s['html'], times_s['text']))}")
     print(f"the same words: {100 * same / len(plain):.1f} %")
     print("tags: " + ", ".join(f"{fate} {100 * number / len(plain):.1f} %" for fate, number in fates.items()))
+    if pair == ("en", "de"):
+        print(f"tagged by hand: {rightly_placed(given.bundle)} of {len(SENTENCES)} placed right")
 
 
 if __name__ == "__main__":

@@ -57,6 +57,10 @@ def link_words(
         for one, other in found
         if source[ours[one]].span < 0 and words[theirs[other]].span < 0
     }
+    marks = list(_in_order(_marks(segment, source), _marks(target, words)))
+    for one, other in _in_order(_colons(segment, source), _colons(target, words), once=True):
+        # What is before a colon is before it in any language.
+        pairs = {(ours, theirs) for ours, theirs in pairs if (ours < one) == (theirs < other)}
     ours_linked, theirs_linked = {one for one, _ in pairs}, {other for _, other in pairs}
     left = [
         (text.casefold(), index)
@@ -70,7 +74,7 @@ def link_words(
     ]
     pairs.update(_in_order(left, right, once=True))
     pairs.update(_in_order(_spans(segment, source), _spans(target, words)))
-    pairs.update(_in_order(_marks(segment, source), _marks(target, words)))
+    pairs.update(marks)
     return sorted(pairs)
 
 
@@ -94,6 +98,10 @@ def _spans(text: Segment | Target, words: list[Word]) -> _Keyed:
         for index, word in enumerate(words)
         if word.span >= 0
     ]
+
+
+def _colons(text: Segment | Target, words: list[Word]) -> _Keyed:
+    return [(kind, index) for kind, index in _marks(text, words) if kind == ":"]
 
 
 def _marks(text: Segment | Target, words: list[Word]) -> _Keyed:

@@ -84,6 +84,7 @@ def project(source: str, target: str, pairs: str) -> str:
         ("I have <i>never</i> seen him.", "I=Ich have=habe never=nie seen=gesehen him=ihn",
          "Ich habe ihn <i>nie</i> gesehen."),
         ("<b>Note:</b> The door", "Note=Hinweis The=Die door=Tür", "<b>Hinweis:</b> Die Tür"),
+        ("<b>Note:</b> The door", "Note=Die The=Die door=Tür", "<b>Hinweis:</b> Die Tür"),
         ("<b>Note</b>: The door", "Note=Hinweis The=Die door=Tür", "<b>Hinweis</b>: Die Tür"),
         ("He said <q>I am tired</q>.",
          "He=Er said=sagte I=Ich am=bin tired=müde", "Er sagte <q>Ich bin müde</q>."),
