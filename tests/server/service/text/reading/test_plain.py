@@ -159,6 +159,12 @@ def test_offsets_ascend_and_pairs_nest(text: str) -> None:
         assert stack == []
 
 
+@given(st.text(st.sampled_from("aBé1 .,!?;'\"()-_w语\u0301"), min_size=1, max_size=16))
+def test_a_simple_line_is_read_as_any_other(text: str) -> None:
+    with_break = [part for part in read_plain(f"{text}\n") if isinstance(part, Segment)]
+    assert [part for part in read_plain(text) if isinstance(part, Segment)] == with_break
+
+
 @given(TEXTS)
 def test_every_line_joins_no_lines(text: str) -> None:
     for part in read_plain(text, every_line=True):
