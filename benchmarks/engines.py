@@ -97,11 +97,11 @@ class Dragoman(Engine):
     def load(self, settings: dict[str, Any]) -> None:
         """Verify and load the bundle, start the workers."""
         from server.engine.observer import NullObserver
-        from server.process_tuning import keep_large_blocks
+        from server.process_tuning import return_large_blocks
         from server.service.models.loading import load_model
         from server.settings import Settings
 
-        keep_large_blocks()
+        return_large_blocks()
         served = load_model(Settings(bundle=self.model.bundle, **settings), NullObserver())
         self._engine, manifest = served.engine, served.manifest
         self._prefix, self._suffix, _ = manifest.framing(*next(manifest.pairs))

@@ -29,7 +29,7 @@ from server.errors import DragomanError, EngineDeadError, SettingError
 from server.http.server import listen, make_server
 from server.logs import configure_logging
 from server.metrics.registry import Metrics
-from server.process_tuning import keep_large_blocks, return_large_blocks, tune_interpreter
+from server.process_tuning import return_large_blocks, tune_interpreter
 from server.service.clients.api_keys import read_keys
 from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel
@@ -156,7 +156,7 @@ def translate(
     settings = read_settings("translate", flags)
     if settings is None:
         return EXIT_USAGE
-    keep_large_blocks()
+    return_large_blocks()
     models: dict[Path, ServedModel] = {}
     bundle = settings.bundle[0]
     try:
