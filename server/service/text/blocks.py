@@ -13,7 +13,16 @@ from server.service.text.segment import Segment, Span
 from server.service.text.vocabulary import Vocabulary
 
 _LETTERS = re.compile(r"[^\W\d_]")
-_PLAIN = re.compile(r"[A-Za-z,' \-]{1,300}[.!?]?")
+_TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
+# Nothing in it is protected, rewritten or cut.
+_PLAIN = re.compile(
+    r"(?=[A-Za-zÀ-ž])(?=.*[A-Za-zÀ-ž]{2})(?!.*(?:  |([^\W\d_])\1\1))[A-Za-zÀ-ž,;' \-]{2,300}(?<! )[.!?]?"
+)
+
+
+def is_plain_sentence(text: str) -> bool:
+    """Tell whether a text is one sentence of usual letters and marks: most are, and need no reading."""
+    return _PLAIN.fullmatch(text) is not None
 
 
 def sentences_of(
@@ -36,11 +45,13 @@ def sentences_of(
     Returns:
         Strings to copy, escaped, and sentences to translate, in order.
     """
+    if not (block.tags or block.spans or protect) and is_plain_sentence(block.text):
+        return [vocabulary.readable(block, language)]
     pieces: list[str | Segment] = []
     for part in _sentences(_prepared(block, vocabulary, protect), language, vocabulary, split=split):
         framed = frame(part)
         core = fold_spaces(framed.core)
-        if core.text and not _is_language(core, vocabulary):
+        if core.text and not _is_language(core):
             copied = write(core.text, core.spans, core.tags, core.escape)
             pieces += [framed.before, copied, framed.behind]
         elif core.text:
@@ -52,8 +63,6 @@ def sentences_of(
 
 def _prepared(block: Segment, vocabulary: Vocabulary, protect: Sequence[Any]) -> Segment:
     """Find the spans and signs of a block, and give the rest its usual characters."""
-    if _PLAIN.fullmatch(block.text) and not protect and not block.spans:
-        return normalize(block, vocabulary.count_pieces)
     for span in find_spans(block.text, protect):
         block = _with_span(block, span)
     return normalize(signs_to_tags(block), vocabulary.count_pieces)
@@ -102,13 +111,10 @@ def _separators(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
     ]
 
 
-def _is_language(core: Segment, vocabulary: Vocabulary) -> bool:
+def _is_language(core: Segment) -> bool:
     """Tell whether there is something to translate outside of the spans: a word of two letters or more."""
     if not core.spans:
         text = core.text
     else:
         text = core.edited([(span.start, span.end, " ") for span in core.spans]).text
-    letters = _LETTERS.findall(text)
-    if len(letters) < 2 or not re.search(r"[^\W\d_]{2}", text):
-        return False
-    return not vocabulary.is_gibberish(text)
+    return _TWO_LETTERS.search(text) is not None

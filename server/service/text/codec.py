@@ -7,7 +7,7 @@ from typing import Any
 
 from server.engine.sequence import SequenceResult
 from server.service.request_limits import RequestLimits, check_tokens
-from server.service.text.blocks import sentences_of
+from server.service.text.blocks import is_plain_sentence, sentences_of
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import TextOptions
@@ -157,7 +157,9 @@ class TextCodec:
         protect: Sequence[Any],
         begin: tuple[int, ...],
     ) -> Job[list[_Piece]]:
-        if reading.is_html:
+        if is_plain_sentence(text):
+            blocks: Sequence[str | Segment] = (Segment(text),)
+        elif reading.is_html:
             if reading.options.translate_attributes:
                 # First of all, for tags carry their attributes wherever they go.
                 values = yield from self._blocks(read_attributes(text, way.source), way, reading, protect, ())

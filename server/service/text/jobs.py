@@ -42,6 +42,8 @@ def together(jobs: Sequence[Job[T]]) -> Job[list[T]]:
     Returns:
         What each of them returns, in order.
     """
+    if len(jobs) == 1:
+        return [(yield from jobs[0])]
     results: dict[int, T] = {}
     waiting: dict[int, list[ModelInput]] = {}
 

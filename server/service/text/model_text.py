@@ -80,6 +80,10 @@ class ModelText:
         # No text needs a NUL, and tokenizers differ in what they make of it.
         return self._tokenizer.encode(sentence.replace("\0", " "))
 
+    def is_gibberish(self, sentence: str, ids: Sequence[int]) -> bool:
+        """Tell whether a sentence is none: its letters have to be spelled, and make no words."""
+        return 3 * len(ids) > 2 * len(sentence) and self.vocabulary.is_gibberish(sentence)
+
     def target_ids(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Tokenize texts of the target language."""
         return tuple(tuple(ids) for ids in self._tokenizer.encode_target_batch(texts))
@@ -95,6 +99,8 @@ class ModelText:
             target: its translation.
             language: of the sentence.
         """
+        if not _NAME.search(segment.text, 1):
+            return []
         found = []
         said = set(_NAME.findall(target.text))
         for match in _NAME.finditer(segment.text):

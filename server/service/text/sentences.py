@@ -161,7 +161,7 @@ class SentenceTranslator:
             text = masked(segment, masks)
             source, capitals = self._model.restored(text)
             ids = self._model.source_ids(source)
-            if not ids:  # only characters that the normalizer drops
+            if not ids or self._model.is_gibberish(source, ids):
                 return _Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
             framed = (*way.framing.source_prefix, *ids, *way.framing.source_suffix)
             (result,) = yield [ModelInput(framed, begin, required, ngram)]

@@ -36,6 +36,7 @@ class Vocabulary:
             i for i, piece in enumerate(self._pieces) if piece.startswith("<0x") or piece == "<unk>"
         }
         self._characters: dict[str, bool] = {}
+        self._readable: set[str] = set()
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -49,6 +50,8 @@ class Vocabulary:
             )
             if len(self._characters) < _MAX_WORDS:
                 self._characters[character] = known
+                if known:
+                    self._readable.add(character)
         return known
 
     def count_pieces(self, word: str) -> int:
@@ -85,7 +88,10 @@ class Vocabulary:
         Returns:
             The block; the same object if the model knows all of it.
         """
-        strange = {one for one in set(segment.text) if not one.isspace() and not self.knows(one)}
+        unseen = set(segment.text).difference(self._readable)
+        if not unseen:
+            return segment
+        strange = {one for one in unseen if not one.isspace() and not self.knows(one)}
         return segment if not strange else self._without(segment, strange, language)
 
     def _without(self, segment: Segment, strange: set[str], language: str) -> Segment:

@@ -38,6 +38,8 @@ def masked(segment: Segment, masks: Sequence[str]) -> str:
         segment: a sentence.
         masks: one for each of its spans.
     """
+    if not masks:
+        return segment.text
     return segment.edited(
         [(span.start, span.end, mask) for span, mask in zip(segment.spans, masks, strict=True)]
     ).text
@@ -54,12 +56,13 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
     Returns:
         The translation; None unless every mask is there exactly once, and none that nobody asked for.
     """
+    if not masks:
+        return Target(output)
     places = []
     likes = {re.escape(mask.rstrip("0123456789")) for mask in masks}
-    if likes:
-        alike = re.compile(rf"(?:{'|'.join(likes)})\d+")
-        if len(alike.findall(output)) > len(masks) + len(alike.findall(segment.text)):
-            return None
+    alike = re.compile(rf"(?:{'|'.join(likes)})\d+")
+    if len(alike.findall(output)) > len(masks) + len(alike.findall(segment.text)):
+        return None
     for span, mask in zip(segment.spans, masks, strict=True):
         found = [match.span() for match in re.finditer(rf"(?<![^\W\d_]){re.escape(mask)}(?!\d)", output)]
         if len(found) != 1:
