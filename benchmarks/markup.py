@@ -92,7 +92,7 @@ def kept(source: str, translation: str) -> str:
 
 
 def rightly_placed(bundle: Path) -> int:
-    """Count the sentences tagged by hand whose tags come to the words where they belong, and print the others."""
+    """Count the sentences tagged by hand whose tags come to the right words, and print the others."""
     manifest = load_manifest(bundle)
     tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size

@@ -7,7 +7,7 @@ words of its outer one.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 
 from server.service.text.protection.nesting import Element, Nesting
 
@@ -46,9 +46,10 @@ class Ownership:
         tree: Nesting,
         source_marks: Sequence[bool],
         target_marks: Sequence[bool],
+        target_lengths: Sequence[int],
         source: tuple[list[int], list[tuple[int, int]]],
         links: Sequence[Sequence[int]],
-        fixed: Collection[int] = (),
+        fixed: Set[int] = frozenset(),
     ) -> None:
         """Find them.
 
@@ -56,6 +57,7 @@ class Ownership:
             tree: elements of the source.
             source_marks: of each word of the source, whether it is a punctuation mark.
             target_marks: the same of the target.
+            target_lengths: characters of each word of the target.
             source: of `source_owners`.
             links: for each target word the source words that it stands for, ascending.
             fixed: target words that hold elements of their own: they stay in the element that they were in.
@@ -63,6 +65,7 @@ class Ownership:
         self._tree = tree
         self._source_marks = source_marks
         self._marks = target_marks
+        self._lengths = target_lengths
         self._source_owners, self._ranges = source
         self._links = links
         self._fixed = fixed
@@ -155,6 +158,7 @@ class Ownership:
         if not element.is_whole:
             self._reach_to_end(index, element, words)
             return
+        words = self._with_own_sources(index, words)
         runs: list[list[int]] = [words[:1]]
         for word in words[1:]:
             gap = range(runs[-1][-1] + 1, word)
@@ -168,15 +172,41 @@ class Ownership:
             else:
                 runs.append([word])
         if not element.may_repeat:
-            kept = max(runs, key=len)
-            needed = [word for word in words if word in self._fixed]
-            if needed and not set(needed) <= set(kept):
-                kept = list(range(needed[0], needed[-1] + 1))
-                for word in kept:
-                    if not self._tree.contains(index, owners[word]) and word not in self._fixed:
-                        owners[word] = index
+            kept = self._one_range(index, words, max(runs, key=len))
             for word in set(words).difference(kept):
                 owners[word] = element.parent
+
+    def _with_own_sources(self, index: int, words: list[int]) -> list[int]:
+        """Take from an element what stands for no other source words than a longer part of it does."""
+        low, high = self._ranges[index]
+        runs: list[list[int]] = []
+        for word in words:
+            if runs and runs[-1][-1] == word - 1:
+                runs[-1].append(word)
+            else:
+                runs.append([word])
+        kept: list[int] = []
+        told: set[int] = set()
+        for run in sorted(runs, key=lambda run: sum(self._lengths[word] for word in run), reverse=True):
+            sources = {source for word in run for source in self._links[word] if low <= source < high}
+            if not kept or sources - told or not self._fixed.isdisjoint(run):
+                kept += run
+                told |= sources
+            else:
+                for word in run:
+                    self.owners[word] = self._tree.elements[index].parent
+        return sorted(kept)
+
+    def _one_range(self, index: int, words: list[int], longest: list[int]) -> list[int]:
+        """Words of the longest run, or of all from the first to the last that holds elements."""
+        needed = [word for word in words if word in self._fixed]
+        if not needed or set(needed) <= set(longest):
+            return longest
+        kept = list(range(needed[0], needed[-1] + 1))
+        for word in kept:
+            if not self._tree.contains(index, self.owners[word]) and word not in self._fixed:
+                self.owners[word] = index
+        return kept
 
     def _reach_to_end(self, index: int, element: Element, words: list[int]) -> None:
         """Give an element that goes on beyond an end of the sentence all words up to that end."""

@@ -117,6 +117,7 @@ class _Projection:
             tree,
             [word.is_mark for word in self._source],
             [word.is_mark for word in self._words],
+            [word.end - word.start for word in self._words],
             self._owned,
             links,
             {

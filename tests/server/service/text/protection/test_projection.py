@@ -95,12 +95,14 @@ def project(source: str, target: str, pairs: str) -> str:
         ("Take <a>the green line</a> now", "Take=Nimm green=grüne line=Linie now=jetzt",
          "Nimm jetzt <a>die grüne Linie</a>"),
         # Parted words.
-        ("I <b>bought</b> <i>last week</i> a car",
-         "I=Ich bought=habe bought=gekauft last=letzte week=Woche car=Auto",
+        ("I <b>have bought</b> <i>last week</i> a car",
+         "I=Ich have=habe bought=gekauft last=letzte week=Woche car=Auto",
          "Ich <b>habe</b> <i>letzte Woche</i> ein Auto <b>gekauft</b>"),
         ("I <a>bought</a> <i>last week</i> a car",
          "I=Ich bought=habe bought=gekauft last=letzte week=Woche car=Auto",
-         "Ich <a>habe</a> <i>letzte Woche</i> ein Auto gekauft"),
+         "Ich habe <i>letzte Woche</i> ein Auto <a>gekauft</a>"),
+        ("<b>She</b> forgot the old house", "She=Sie She=sie forgot=vergaß old=alte house=Haus",
+         "<b>Sie</b> vergaß sie das alte Haus"),
         ("He <b>has gone</b> home",
          "He=Er has=ist gone=gegangen home=Hause", "Er <b>ist nach Hause gegangen</b>"),
         # Nesting is kept.
