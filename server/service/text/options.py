@@ -39,7 +39,7 @@ class TextOptions:
         False, "Every line is a sentence of its own, also one that seems to go on.", has_flag=False
     )
     translate_attributes: bool = define(
-        False, "Of HTML, `alt`, `title`, `placeholder` and `aria-label` are translated, too.", has_flag=False
+        True, "Of HTML, `alt`, `title`, `placeholder` and `aria-label` are translated, too.", has_flag=False
     )
     warnings: bool = define(
         False, "Whether to answer what the checks found in each translation.", has_flag=False
