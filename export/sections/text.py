@@ -43,8 +43,14 @@ class TextMeasures(Part):
     lexicon_origin: str = Field(description="text that it was learnt from")
     set: str
     sentences: int = Field(ge=0)
-    masks: tuple[Mask, ...] = Field(description="the best one first")
+    masks: tuple[Mask, ...] = Field(description="the best one for a single span first")
     comfortable_source_tokens: Count | None = Field(
         description="longer texts are translated worse whole than in parts; None: none are, up to the limit"
     )
     checks: OutputChecks
+
+    def masks_for(self, spans: int) -> tuple[Mask, ...]:
+        """Order the masks for a sentence with so many spans, the best one first."""
+        if spans < 2:
+            return self.masks
+        return tuple(sorted(self.masks, key=lambda mask: -mask.both_copied))

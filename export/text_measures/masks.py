@@ -66,16 +66,15 @@ def measure_masks(
         candidates: templates.
 
     Returns:
-        The candidates, ordered by the mean of their two copy rates; where those are within a point, by the
-        agreement of the translations with the unmasked ones. None if no sentence has a word to replace.
+        The candidates, the best one for a single mask first: the one with the largest sum of its copy rate in
+        percent and the agreement of its translations with the unmasked ones. By copy rates alone,
+        English-Spanish sentences would lose 2.8 chrF instead of 2.0. None if no sentence has a word to replace.
     """
     places = find_places(texts, outputs)
     if not places:
         return ()
     masks = [_measure(translator, places, template) for template in candidates]
-    return tuple(
-        sorted(masks, key=lambda mask: (-round((mask.copied + mask.both_copied) / 2, 2), -mask.agreement))
-    )
+    return tuple(sorted(masks, key=lambda mask: -(100 * mask.copied + mask.agreement)))
 
 
 def find_places(texts: Sequence[str], outputs: Sequence[str]) -> list[MaskedPlace]:
