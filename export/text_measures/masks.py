@@ -67,8 +67,9 @@ def measure_masks(
 
     Returns:
         The candidates, the best one for a single mask first: the one with the largest sum of its copy rate in
-        percent and the agreement of its translations with the unmasked ones. By copy rates alone,
-        English-Spanish sentences would lose 2.8 chrF instead of 2.0. None if no sentence has a word to replace.
+        percent and the agreement of its translations with the unmasked ones; by copy rates alone,
+        English-Spanish sentences would lose 2.8 chrF instead of 2.0. There are none if no sentence has a word
+        to replace.
     """
     places = find_places(texts, outputs)
     if not places:

@@ -1,19 +1,51 @@
-"""Word links: on a lexicon learnt here, and without any."""
+"""Word links: on a lexicon learnt here, on the shipped one by hand-checked sentences, and without any."""
 
 from __future__ import annotations
 
 import itertools
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from export.bundle import load_manifest
+from export.lexicon import Lexicon
 from export.text_measures.learn_lexicon import learn_lexicon
 from model.tokenizer import Tokenizer
 from model.vocabulary.learning import train_sentencepiece
 from server.service.text.protection.alignment import MAX_PAIRS, WordAligner
 from tests import factories
+
+CHECKED = """
+the red car is very fast | das rote Auto ist sehr schnell
+0-0 1-1 2-2 3-3 4-4 5-5
+I have bought a new car last week | Ich habe letzte Woche ein neues Auto gekauft
+0-0 1-1 6-2 7-3 3-4 4-5 5-6 2-7
+I do not like it | Ich mag es nicht
+0-0 3-1 4-2 2-3
+my brother wants to learn German | mein Bruder will Deutsch lernen
+0-0 1-1 2-2 5-3 4-4
+she gave him the book yesterday | sie hat ihm gestern das Buch gegeben
+0-0 1-1 2-2 5-3 3-4 4-5 1-6
+Tom said that he would come tomorrow | Tom sagte dass er morgen kommen würde
+0-0 1-1 2-2 3-3 6-4 5-5 4-6
+there are many people in the city | es gibt viele Leute in der Stadt
+0-0 1-1 2-2 3-3 4-4 5-5 6-6
+PH1 has sent you 25 messages today | PH1 hat dir heute 25 Nachrichten geschickt
+0-0 1-1 3-2 6-3 4-4 5-5 2-6
+we have never been to Paris before | wir sind noch nie in Paris gewesen
+0-0 1-1 2-3 4-4 5-5 3-6
+open the door and close the window please | bitte öffne die Tür und schließe das Fenster
+7-0 0-1 1-2 2-3 3-4 4-5 5-6 6-7
+the doctor asked the nurse to help her | der Arzt bat die Krankenschwester ihr zu helfen
+0-0 1-1 2-2 3-3 4-4 7-5 5-6 6-7
+if it rains tomorrow we will stay at home | wenn es morgen regnet bleiben wir zu Hause
+0-0 1-1 3-2 2-3 6-4 4-5 7-6 8-7
+I do not know where he lives | ich weiß nicht wo er wohnt
+0-0 3-1 2-2 4-3 5-4 6-5
+"""  # the links are what a person would draw, verbs of two words with both of them
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +61,14 @@ def learnt(tokenizer: Tokenizer) -> WordAligner:
     sources, targets = factories.parallel_text(400, seed=3)
     ids = tokenizer.encode_batch(sources), tokenizer.encode_target_batch(targets)
     return WordAligner(learn_lexicon(tokenizer, *ids, 8), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def shipped(repository: Path) -> WordAligner:
+    bundle = repository / "bundles/en-de"
+    tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    return WordAligner(Lexicon.load(bundle / "lexicon.npz", *sizes), tokenizer)
 
 
 def pairs(aligner: WordAligner, source: str, target: str) -> list[tuple[str, str]]:
@@ -78,6 +118,23 @@ def test_without_a_lexicon_the_diagonal_remains(tokenizer: Tokenizer) -> None:
     assert aligner.links(["x", "PH1", "y"], ["PH1", "z"])[-1] != (1, 1)
     assert (1, 0) in aligner.links(["x", "PH1", "y"], ["PH1", "z"])
     assert {j for _, j in aligner.links(["x"], ["a", "b", "c"])} == {0, 1, 2}
+
+
+def test_the_shipped_lexicon_links_nearly_as_a_person_does(shipped: WordAligner) -> None:
+    right = found_links = wanted_links = linked = words = 0
+    lines = CHECKED.strip().splitlines()
+    for texts, links in zip(lines[::2], lines[1::2], strict=True):
+        source, target = texts.split(" | ")
+        wanted = {tuple(map(int, link.split("-"))) for link in links.split()}
+        found = set(shipped.links(source.split(), target.split()))
+        right += len(found & wanted)
+        found_links += len(found)
+        wanted_links += len(wanted)
+        linked += len({j for _, j in found})
+        words += len(target.split())
+    assert right / found_links > 0.9
+    assert right / wanted_links > 0.9
+    assert linked / words > 0.97
 
 
 WORDS = st.lists(
