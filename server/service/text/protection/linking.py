@@ -57,8 +57,8 @@ def link_words(
         for one, other in found
         if source[ours[one]].span < 0 and words[theirs[other]].span < 0
     }
-    marks = list(_in_order(_marks(segment, source), _marks(target, words)))
-    for one, other in _in_order(_colons(segment, source), _colons(target, words), once=True):
+    our_marks, their_marks = _marks(segment, source), _marks(target, words)
+    for one, other in _in_order(_colons(our_marks), _colons(their_marks), once=True):
         # What is before a colon is before it in any language.
         pairs = {(ours, theirs) for ours, theirs in pairs if (ours < one) == (theirs < other)}
     ours_linked, theirs_linked = {one for one, _ in pairs}, {other for _, other in pairs}
@@ -74,7 +74,7 @@ def link_words(
     ]
     pairs.update(_in_order(left, right, once=True))
     pairs.update(_in_order(_spans(segment, source), _spans(target, words)))
-    pairs.update(marks)
+    pairs.update(_in_order(our_marks, their_marks))
     return sorted(pairs)
 
 
@@ -100,8 +100,8 @@ def _spans(text: Segment | Target, words: list[Word]) -> _Keyed:
     ]
 
 
-def _colons(text: Segment | Target, words: list[Word]) -> _Keyed:
-    return [(kind, index) for kind, index in _marks(text, words) if kind == ":"]
+def _colons(marks: _Keyed) -> _Keyed:
+    return [(kind, index) for kind, index in marks if kind == ":"]
 
 
 def _marks(text: Segment | Target, words: list[Word]) -> _Keyed:
@@ -155,6 +155,8 @@ def cut_words(
 
 
 def _pieces(word: Word, cuts: list[int]) -> list[Word]:
+    if not cuts:
+        return [word]
     starts = [word.start, *(word.start + cut for cut in cuts)]
     return [
         replace(word, start=start, end=end)
