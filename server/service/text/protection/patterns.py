@@ -13,7 +13,8 @@ from server.service.text.segment import Segment, Span
 
 # Placeholders of programs: printf, Python, ICU, Angular, Vue, Rails, i18next, Qt, XLIFF.
 _PLACEHOLDER = "|".join([
-    r"\{\{[^{}\n]{0,200}\}\}\}?",
+    r"\{\{\{[^{}\n]{0,200}\}\}\}",
+    r"\{\{[^{}\n]{0,200}\}\}",
     r"[$#%]\{[^{}\n]{0,200}\}",
     r"\{[A-Za-z_][\w.\-\[\]]*(?:[:!,][^{}\n]{0,100})?\}",
     r"\{\d*(?:[:!,][^{}\n]{0,100})?\}",
@@ -47,7 +48,7 @@ _PATH = "|".join([
     r"(?<![\w/.:<])(?:~|\.{1,2})?(?:/[\w.@+\-]+){2,40}/?",
     r"(?<![\w/.:<])(?:~|\.{1,2})/[\w.@+\-]+/?",
     r"(?<![\w/.\-])[\w\-]{1,60}(?:[/.][\w\-]{1,60}){0,20}\.(?:py|js|ts|jsx|tsx|json|ya?ml|toml|ini|cfg|conf|md|txt|csv|tsv|xml|html?"
-    r"|css|c|h|cpp|hpp|cs|java|kt|go|rs|rb|php|sh|bat|ps1|sql|log|pdf|docx?|xlsx?|pptx?|odt|png|jpe?g|gif|svg|webp|mp[34]|wav|zip"
+    r"|css|(?<=\w\w\.)[ch]|cpp|hpp|cs|java|kt|go|rs|rb|php|sh|bat|ps1|sql|log|pdf|docx?|xlsx?|pptx?|odt|png|jpe?g|gif|svg|webp|mp[34]|wav|zip"
     r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",
 ])  # fmt: skip
 _CODE = r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`"
@@ -61,14 +62,18 @@ _NUMBER = "|".join([
     r"(?<![\w.])[A-Za-z]\w{0,20}(?P<gap> ?)(?:[<>=≤≥]|[!=<>]=)(?P=gap)[+\-−]?\d[\d.,]*(?<=\d)(?!\w)",  # n = 5
     r"(?<![\w.,])\d{1,2} ?h ?\d\d(?!\w)",
     r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![\w])",  # IBAN
-    r"\+\d{1,3}(?:[ .\-/]?\(?\d{1,5}\)?){2,6}(?!\w)",  # telephone
+    r"\+\d{1,3}(?:[ .\-/]?(?:\d{1,5}|\(\d{1,5}\))){2,6}(?!\w)",  # telephone
     r"(?<![\w.,])0\d(?:[ .]\d\d){4}(?![\w])",
     r"(?<![\w.,])\d{3}[\-. ]\d{3}[\-. ]\d{4}(?!\w)",
-    r"(?<![\w.,])\d{1,4}[/.\-]\d{1,2}[/.\-]\d{2,4}(?:T\d\d:\d\d(?::\d\d)?Z?)?(?![\w])",  # date
-    r"(?<![\w.,:])\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?[ap]\.?m\b\.?)?(?!\w)",  # time
+    r"(?<![\w.,])\d{1,4}[/.\-]\d{1,2}[/.\-]\d{2,4}(?:T\d\d:\d\d(?::\d\d)?Z?)?(?!\w|[/\-]\d)",  # date
+    r"(?<![\w.,])[vV]?\d{1,9}\.\d{1,9}\.\d{1,9}(?:\.\d{1,9})?"  # version
+    r"(?:[\-+][A-Za-z0-9]{1,40}(?:\.[A-Za-z0-9]{1,40}){0,4})?(?!\w)",
+    r"(?<!\w)[vV]\d{1,9}(?:\.\d{1,9}){0,3}(?!\w)",
+    r"(?<![\w.,:])\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?(?:[ap]m|[ap]\.m\.))?(?!\w)",  # time
     rf"(?:[{_CURRENCY}]|(?<!\w)(?:US|C|A|HK)\$|(?<!\w)(?:EUR|USD|GBP|CHF) ?)"
     r" ?[+\-−]?\d[\d.,'’\u00a0\u202f]*\d",
     rf"[{_CURRENCY}] ?\d(?!\d)",
+    r"(?<![\w.,])\d[\d.,'’]{0,20} ?(?:EUR|USD|GBP|CHF)(?!\w)",
     r"(?<![\w.,])[+\-−]?\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:[.,]\d+)?(?![\w])"
     rf"(?:[ \u00a0\u202f]?(?:[{_CURRENCY}]|{_UNIT}(?![\w])))?",
     r"(?<![\w.,])[+\-−±~≈<>≤≥]?\d+(?:[.,'’]\d+)+"
@@ -79,19 +84,33 @@ _NUMBER = "|".join([
 ])  # fmt: skip
 # Article and serial numbers, hashes: letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
-    r"(?<![\w\-])(?=[A-Z0-9\-]*\d)(?=[A-Z\-]*[A-Z0-9])[A-Z0-9]{2,40}(?:-[A-Za-z0-9]{1,40}){1,8}(?![\w\-])",
-    r"(?<![\w\-])(?=\w{0,80}\d)(?=\w{0,80}[A-Za-z])(?!\d{1,4}(?:st|nd|rd|th|er|re|e|o|a|è|ème|h|s|x)(?!\w))[A-Za-z0-9]{3,128}(?![\w\-])",
+    r"(?<![\w\-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w\-])",
+    # Every part is in capitals or has a digit: `MX-7040b`, but neither `13-year-old` nor `CO2-Steuer`.
+    r"(?<![\w\-])(?=[A-Z\-]{0,80}\d)(?=[\d\-]{0,80}[A-Z])[A-Z0-9]{2,40}"
+    r"(?:-(?:[A-Z0-9]{1,40}|(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{1,40})(?![A-Za-z0-9])){1,8}(?![\w\-])",
+    r"(?<![\w\-])(?=\w{0,80}\d)(?=\w{0,80}[A-Za-z])(?!\d{1,4}(?:st|nd|rd|th|er|re|e|o|a|è|ème|h|s|x)(?!\w)|\d{1,9}[a-z]{3,}(?!\w))[A-Za-z0-9]{3,128}(?![\w\-])",
     r"(?<![\w\-])[A-Z]{1,3}\d{1,4}(?![\w\-])",
-    r"(?<!\w)[A-Z][a-z]?\d*[+\-](?![\w])(?=[\s.,;)]|$)",
+    r"(?<!\w)[A-Z][a-z]?\d*[+\-](?![\w])(?=[\s.,:;?!)”»\"]|$)",
 ])  # fmt: skip
 
-_ALWAYS = re.compile("|".join([_CODE, _ADDRESS, _PLACEHOLDER, _PATH, _HANDLE, _NUMBER, _SERIAL]))
+_ALWAYS = re.compile(
+    "|".join(
+        [
+            _CODE,
+            f"(?P<address>{_ADDRESS})",
+            _PLACEHOLDER,
+            f"(?P<path>{_PATH})",
+            _HANDLE,
+            _NUMBER,
+            _SERIAL,
+        ]
+    )
+)
 _PLAIN_NUMBER = re.compile(r"\d+")
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\w\.\w")
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}
-_SIGN_OF_TIME = re.compile(r":[A-Za-z]")
 
 
 def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
@@ -105,7 +124,10 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
         Disjoint spans, ascending; none is empty.
     """
     found = (
-        [_end_of_address(text, *match.span()) for match in _ALWAYS.finditer(text)]
+        [
+            _end_of_address(text, *match.span()) if match.lastgroup in ("address", "path") else match.span()
+            for match in _ALWAYS.finditer(text)
+        ]
         if _SOME.search(text)
         else []
     )
@@ -153,13 +175,7 @@ def compile_protected(words: Iterable[str]) -> list[re.Pattern[str]]:
 
 
 def _end_of_address(text: str, start: int, end: int) -> tuple[int, int]:
-    """Leave the marks behind an address, path or tag to the sentence, and brackets that it does not open."""
-    if (
-        text[start] in "{%$_<[`:"
-        or text[end - 1] not in _LAST
-        or ("://" not in text[start:end] and "www." not in text[start:end])
-    ):
-        return start, end
+    """Leave the marks behind an address or path to the sentence, and brackets that it does not open."""
     while end > start + 1 and text[end - 1] in _LAST:
         opening = _OPENING.get(text[end - 1])
         if opening is not None and text.count(opening, start, end) >= text.count(text[end - 1], start, end):

@@ -1,0 +1,102 @@
+"""Masks stand for spans and become them again, wherever a model puts them; nothing else is taken for one."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from server.service.text.protection.masks import DEFAULT_MASKS, between, masked, masks_for, unmasked
+from server.service.text.segment import Segment, Span
+
+PARTS = st.text("ab PHQX1.2{}é", max_size=6)
+TEMPLATES = st.sampled_from(DEFAULT_MASKS)
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> Segment:
+    """Text around one to five spans, which touch no letters, as patterns make them."""
+    text, spans = draw(PARTS), []
+    for kept in draw(st.lists(st.sampled_from(["{x}", "PH1", "%s", "Q7", "12:30", "é", "PH1PH2"]), min_size=1, max_size=5)):
+        text += " "
+        spans.append(Span(len(text), len(text) + len(kept), draw(st.sampled_from([None, "<b>"]))))
+        text += kept + " " + draw(PARTS)
+    return Segment(text, tuple(spans))
+
+
+@given(segments(), TEMPLATES)
+def test_masks_are_different_and_not_in_the_text(segment: Segment, template: str) -> None:
+    masks = masks_for(segment.text, len(segment.spans), template)
+    assert len(set(masks)) == len(masks) == len(segment.spans)
+    assert not any(mask in segment.text for mask in masks)
+
+
+@given(segments(), TEMPLATES)
+def test_what_is_masked_and_unmasked_is_the_text(segment: Segment, template: str) -> None:
+    masks = masks_for(segment.text, len(segment.spans), template)
+    text = masked(segment, masks)
+    assert all(text.count(mask) >= 1 for mask in masks)
+    assume(all(text.count(mask.rstrip("0123456789")) == len(masks) for mask in masks))
+    target = unmasked(text, segment, masks)
+    assert target is not None
+    assert (target.text, target.spans) == (segment.text, segment.spans)
+
+
+@given(segments(), TEMPLATES, st.data())
+def test_spans_follow_their_masks_in_any_order(segment: Segment, template: str, data: st.DataObject) -> None:
+    masks = masks_for(segment.text, len(segment.spans), template)
+    order = data.draw(st.permutations(range(len(masks))))
+    words = data.draw(st.lists(st.sampled_from(["ja", "12.", "é,", "(b)"]), min_size=len(masks), max_size=len(masks)))
+    output = " ".join(f"{word} {masks[n]}" for word, n in zip(words, order, strict=True))
+    target = unmasked(output, segment, masks)
+    assert target is not None
+    kept = [segment.text[segment.spans[n].start : segment.spans[n].end] for n in order]
+    assert [target.text[span.start : span.end] for span in target.spans] == kept
+    assert [span.output for span in target.spans] == [segment.spans[n].output for n in order]
+    assert target.text == " ".join(f"{word} {own}" for word, own in zip(words, kept, strict=True))
+
+
+@given(segments(), TEMPLATES, st.data())
+def test_a_mask_that_is_lost_or_doubled_is_noticed(segment: Segment, template: str, data: st.DataObject) -> None:
+    masks = masks_for(segment.text, len(segment.spans), template)
+    chosen = data.draw(st.sampled_from(masks))
+    rest = [mask for mask in masks if mask != chosen]
+    assert unmasked(" ".join(["ja", *rest]), segment, masks) is None
+    assert unmasked(" ".join(["ja", *masks, chosen]), segment, masks) is None
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Nimm PH1 und PH2 und PH3.",  # one that nobody asked for
+        "Nimm PH1 und PH22.",
+        "Nimm PH1 und PH12.",
+        "Nimm xPH1 und PH2.",
+        "Nimm ph1 und PH2.",
+        "Nimm PH 1 und PH2.",
+        "",
+    ],
+)
+def test_what_looks_like_a_mask_is_none(output: str) -> None:
+    segment = Segment("Take {a} and {b}.", (Span(5, 8), Span(13, 16)))
+    assert unmasked(output, segment, ["PH1", "PH2"]) is None
+
+
+@pytest.mark.parametrize("output", ["Nimm PH1, PH2!", "(PH2)PH1", "PH1-PH2", "PH2/PH1 3", "PH1PH2"])
+def test_marks_and_masks_may_touch(output: str) -> None:
+    segment = Segment("Take {a} and {b}.", (Span(5, 8), Span(13, 16)))
+    target = unmasked(output, segment, ["PH1", "PH2"])
+    assert target is not None
+    assert target.text == output.replace("PH1", "{a}").replace("PH2", "{b}")
+
+
+def test_a_mask_of_the_source_itself_is_never_used() -> None:
+    assert masks_for("PH1 and PH3 of {x}, {y}", 2, "PH{n}") == ["PH2", "PH4"]
+
+
+@given(segments())
+def test_parts_between_are_the_text(segment: Segment) -> None:
+    parts = between(segment)
+    assert "".join(
+        segment.text[part.start : part.end] if isinstance(part, Span) else part.text for part in parts
+    ) == segment.text
+    assert tuple(part for part in parts if isinstance(part, Span)) == segment.spans
+    assert all(part.text and not part.spans and not part.tags for part in parts if isinstance(part, Segment))

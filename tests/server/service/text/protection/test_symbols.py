@@ -1,0 +1,117 @@
+"""Signs, quotes and brackets leave the text as tags and come back where they were."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.service.text.protection.symbols import pairs_to_tags, signs_to_tags
+from server.service.text.reading.edges import write
+from server.service.text.segment import Escape, Segment, Span, Tag
+
+PIECES = st.sampled_from(
+    ["word", "a", " ", " ", ", ", ".", "😀", "👩‍👩‍👧", "🇩🇪", "1️⃣", "✅", "→", "★", ":)", ";-)", "<3", "^_^", "®", "\"", "(", ")", "[", "]",
+     "„", "“", "”", "«", "»", "{", "}", "&", "é", "語", "❤️", "👍🏽", "\u00a0"]
+)  # fmt: skip
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> Segment:
+    text = "".join(draw(st.lists(PIECES, max_size=20)))
+    ends = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=4))))
+    spans = tuple(Span(start, end, draw(st.sampled_from([None, "{x}"]))) for start, end in zip(ends[::2], ends[1::2], strict=False))
+    free = [at for at in range(len(text) + 1) if not any(span.start < at < span.end for span in spans)]
+    places = sorted(draw(st.lists(st.sampled_from(free), max_size=4)))
+    tags = tuple(
+        Tag(at, draw(st.sampled_from(["<i>", "<br>"])), number, number % 2 == 0) for number, at in enumerate(places)
+    )
+    escape: Escape = draw(st.sampled_from(["none", "html", "attribute"]))
+    return Segment(text, spans, tags, escape)
+
+
+def written(segment: Segment) -> str:
+    return write(segment.text, segment.spans, segment.tags, segment.escape)
+
+
+def only_tags(segment: Segment) -> list[Tag]:
+    return [tag for tag in segment.tags if tag.output in ("<i>", "<br>")]
+
+
+def without_tags(segment: Segment) -> str:
+    text = written(segment)
+    return text.replace("<i>", "").replace("<br>", "")
+
+
+@given(segments())
+def test_signs_come_back_where_they_were(segment: Segment) -> None:
+    changed = signs_to_tags(segment)
+    assert without_tags(changed) == without_tags(segment)
+    assert [(tag.output, tag.pair) for tag in only_tags(changed)] == [(tag.output, tag.pair) for tag in segment.tags]
+    assert [tag.at for tag in changed.tags] == sorted(tag.at for tag in changed.tags)
+    assert [changed.text[span.start : span.end] for span in changed.spans] == [
+        segment.text[span.start : span.end] for span in segment.spans
+    ]
+
+
+@given(segments())
+def test_pairs_come_back_where_they_were(segment: Segment) -> None:
+    changed = pairs_to_tags(segment)
+    assert without_tags(changed) == without_tags(segment)
+    assert [(tag.output, tag.pair) for tag in only_tags(changed)] == [(tag.output, tag.pair) for tag in segment.tags]
+    added = [tag for tag in changed.tags if tag not in only_tags(changed)]
+    pairs = {tag.pair for tag in added}
+    assert pairs.isdisjoint(tag.pair for tag in segment.tags)
+    assert all([tag.opens for tag in added if tag.pair == pair] == [True, False] for pair in pairs)
+    assert [changed.text[span.start : span.end] for span in changed.spans] == [
+        segment.text[span.start : span.end] for span in segment.spans
+    ]
+
+
+@given(st.text("ab c.,", max_size=20))
+def test_a_text_without_signs_is_left_alone(text: str) -> None:
+    segment = Segment(text)
+    assert signs_to_tags(segment) is segment
+    assert pairs_to_tags(segment) is segment
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "signs"),
+    [
+        ("I 😀 you.", "I you.", ["😀 "]),
+        ("Great! 👍🏽", "Great!", [" 👍🏽"]),
+        ("✅ Done", "Done", ["✅ "]),
+        ("We are 👩‍👩‍👧 here", "We are here", ["👩‍👩‍👧 "]),
+        ("from 🇩🇪 to 🇫🇷 now", "from to now", ["🇩🇪 ", "🇫🇷 "]),
+        ("Nice :) really", "Nice really", [":) "]),
+        ("Acme® works", "Acme works", ["®"]),
+        ("Step 1️⃣ first", "Step first", ["1️⃣ "]),
+        ("a 😀 😀 b", "a b", ["😀 😀 "]),
+    ],
+)
+def test_signs_are_taken_whole(text: str, left: str, signs: list[str]) -> None:
+    changed = signs_to_tags(Segment(text))
+    assert (changed.text, [tag.output for tag in changed.tags]) == (left, signs)
+
+
+@pytest.mark.parametrize("text", ["Note: (yes)", "at 12:30", "a:b", "the 1/2 way", "key=3", "C++", "50 * 3", "so:", "(see 3)"])
+def test_what_only_looks_like_a_sign_stays(text: str) -> None:
+    assert signs_to_tags(Segment(text)).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("He (Tom) said \"yes\".", "He Tom said yes."),
+        ("„Ja“, sagte er", "Ja, sagte er"),
+        ("« Oui »", " Oui "),
+        ("([a])", "a"),
+        ("a) first", "a) first"),
+        ("5\" disk", "5\" disk"),
+        ("(a]", "(a]"),
+    ],
+)
+def test_pairs_are_quotes_and_brackets_that_close(text: str, left: str) -> None:
+    assert pairs_to_tags(Segment(text)).text == left
+
+
+def test_marks_that_the_model_has_stay() -> None:
+    assert pairs_to_tags(Segment('("a")'), '"'.__contains__).text == '"a"'
