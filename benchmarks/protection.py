@@ -40,9 +40,8 @@ def sentences(model: ServedModel, text: Path | None) -> list[str]:
     """Read real sentences: of a file, or the bundle's golden ones."""
     if text is None:
         return [golden.source for golden in model.manifest.golden]
-    opened = gzip.open(text, "rt", encoding="utf-8") if text.suffix == ".gz" else text.open(encoding="utf-8")
-    with opened as lines:
-        return [line.strip() for line in lines if line.strip()]
+    unpacked = gzip.decompress(text.read_bytes()) if text.suffix == ".gz" else text.read_bytes()
+    return [line.strip() for line in unpacked.decode("utf-8").split("\n") if line.strip()]
 
 
 def with_spans(sentence: str, draw: random.Random) -> tuple[str, list[str]]:

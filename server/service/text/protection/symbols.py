@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from server.service.text.reading.edges import escaped
-from server.service.text.segment import Segment, Span, Tag
+from server.service.text.segment import Segment, Tag
 
 # Pictures, flags, dingbats, arrows, shapes, musical signs, with joiners, skin tones and variation selectors.
 _PICTURE = (
@@ -54,9 +54,9 @@ def signs_to_tags(segment: Segment) -> Segment:
             index += 1
         if index < len(kept) and kept[index].start < end:
             continue
-        start, end = _with_space(
-            text, start, end, edits[-1][1] if edits else 0, kept[index] if index < len(kept) else None
-        )
+        first = max(edits[-1][1] if edits else 0, kept[index - 1].end if index else 0)
+        last = kept[index].start if index < len(kept) else len(text)
+        start, end = _with_space(text, start, end, first, last)
         edits.append((start, end, ""))
         signs.append((start, escaped(text[start:end], segment.escape)))
     if not edits:
@@ -65,10 +65,11 @@ def signs_to_tags(segment: Segment) -> Segment:
     return Segment(text, kept, merged, segment.escape).edited(edits)
 
 
-def _with_space(text: str, start: int, end: int, free_from: int, next_span: Span | None) -> tuple[int, int]:
-    if end < len(text) and text[end] == " " and (not start or text[start - 1] == " "):
+def _with_space(text: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:
+    """Take in a space beside a sign, within the offsets that no span or other sign has."""
+    if end < last and text[end] == " " and (not start or text[start - 1] == " "):
         return start, end + 1
-    if start > free_from and text[start - 1] == " " and (end == len(text) or not text[end].isalnum()):
+    if start > first and text[start - 1] == " " and (end == len(text) or not text[end].isalnum()):
         return start - 1, end
     return start, end
 

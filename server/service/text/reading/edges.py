@@ -100,7 +100,8 @@ def write(
     pieces += [(at := min(max(tag.at, start), end), at, tag.output, tag.breaks_line) for tag in tags]
     written: list[str] = []
     position = start
-    for first, last, output, breaks_line in sorted(pieces, key=lambda piece: piece[:1]):
+    # At one place tags come before the span that begins there.
+    for first, last, output, breaks_line in sorted(pieces, key=lambda piece: piece[:2]):
         written.append(escaped(text[position:first], escape))
         if breaks_line and written[-1].endswith(" "):
             written[-1] = written[-1][:-1]

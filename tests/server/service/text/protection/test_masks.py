@@ -15,7 +15,9 @@ TEMPLATES = st.sampled_from(DEFAULT_MASKS)
 def segments(draw: st.DrawFn) -> Segment:
     """Text around one to five spans, which touch no letters, as patterns make them."""
     text, spans = draw(PARTS), []
-    for kept in draw(st.lists(st.sampled_from(["{x}", "PH1", "%s", "Q7", "12:30", "é", "PH1PH2"]), min_size=1, max_size=5)):
+    for kept in draw(
+        st.lists(st.sampled_from(["{x}", "PH1", "%s", "Q7", "12:30", "é", "PH1PH2"]), min_size=1, max_size=5)
+    ):
         text += " "
         spans.append(Span(len(text), len(text) + len(kept), draw(st.sampled_from([None, "<b>"]))))
         text += kept + " " + draw(PARTS)
@@ -44,7 +46,9 @@ def test_what_is_masked_and_unmasked_is_the_text(segment: Segment, template: str
 def test_spans_follow_their_masks_in_any_order(segment: Segment, template: str, data: st.DataObject) -> None:
     masks = masks_for(segment.text, len(segment.spans), template)
     order = data.draw(st.permutations(range(len(masks))))
-    words = data.draw(st.lists(st.sampled_from(["ja", "12.", "é,", "(b)"]), min_size=len(masks), max_size=len(masks)))
+    words = data.draw(
+        st.lists(st.sampled_from(["ja", "12.", "é,", "(b)"]), min_size=len(masks), max_size=len(masks))
+    )
     output = " ".join(f"{word} {masks[n]}" for word, n in zip(words, order, strict=True))
     target = unmasked(output, segment, masks)
     assert target is not None
@@ -55,7 +59,9 @@ def test_spans_follow_their_masks_in_any_order(segment: Segment, template: str, 
 
 
 @given(segments(), TEMPLATES, st.data())
-def test_a_mask_that_is_lost_or_doubled_is_noticed(segment: Segment, template: str, data: st.DataObject) -> None:
+def test_a_mask_that_is_lost_or_doubled_is_noticed(
+    segment: Segment, template: str, data: st.DataObject
+) -> None:
     masks = masks_for(segment.text, len(segment.spans), template)
     chosen = data.draw(st.sampled_from(masks))
     rest = [mask for mask in masks if mask != chosen]
@@ -95,8 +101,11 @@ def test_a_mask_of_the_source_itself_is_never_used() -> None:
 @given(segments())
 def test_parts_between_are_the_text(segment: Segment) -> None:
     parts = between(segment)
-    assert "".join(
-        segment.text[part.start : part.end] if isinstance(part, Span) else part.text for part in parts
-    ) == segment.text
+    assert (
+        "".join(
+            segment.text[part.start : part.end] if isinstance(part, Span) else part.text for part in parts
+        )
+        == segment.text
+    )
     assert tuple(part for part in parts if isinstance(part, Span)) == segment.spans
     assert all(part.text and not part.spans and not part.tags for part in parts if isinstance(part, Segment))

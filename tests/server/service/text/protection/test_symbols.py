@@ -9,8 +9,9 @@ from server.service.text.reading.edges import write
 from server.service.text.segment import Escape, Segment, Span, Tag
 
 PIECES = st.sampled_from(
-    ["word", "a", " ", " ", ", ", ".", "😀", "👩‍👩‍👧", "🇩🇪", "1️⃣", "✅", "→", "★", ":)", ";-)", "<3", "^_^", "®", "\"", "(", ")", "[", "]",
-     "„", "“", "”", "«", "»", "{", "}", "&", "é", "語", "❤️", "👍🏽", "\u00a0"]
+    ["word", "a", " ", " ", ", ", ".", "😀", "👩‍👩‍👧", "🇩🇪", "1️⃣", "✅", "→", "★", ":)", ";-)", "<3",
+     "^_^", "®", '"',
+     "(", ")", "[", "]", "„", "“", "”", "«", "»", "{", "}", "&", "é", "語", "❤️", "👍🏽", "\u00a0"]
 )  # fmt: skip
 
 
@@ -18,11 +19,15 @@ PIECES = st.sampled_from(
 def segments(draw: st.DrawFn) -> Segment:
     text = "".join(draw(st.lists(PIECES, max_size=20)))
     ends = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=4))))
-    spans = tuple(Span(start, end, draw(st.sampled_from([None, "{x}"]))) for start, end in zip(ends[::2], ends[1::2], strict=False))
+    spans = tuple(
+        Span(start, end, draw(st.sampled_from([None, "{x}"])))
+        for start, end in zip(ends[::2], ends[1::2], strict=False)
+    )
     free = [at for at in range(len(text) + 1) if not any(span.start < at < span.end for span in spans)]
     places = sorted(draw(st.lists(st.sampled_from(free), max_size=4)))
     tags = tuple(
-        Tag(at, draw(st.sampled_from(["<i>", "<br>"])), number, number % 2 == 0) for number, at in enumerate(places)
+        Tag(at, draw(st.sampled_from(["<i>", "<br>"])), number, number % 2 == 0)
+        for number, at in enumerate(places)
     )
     escape: Escape = draw(st.sampled_from(["none", "html", "attribute"]))
     return Segment(text, spans, tags, escape)
@@ -45,7 +50,9 @@ def without_tags(segment: Segment) -> str:
 def test_signs_come_back_where_they_were(segment: Segment) -> None:
     changed = signs_to_tags(segment)
     assert without_tags(changed) == without_tags(segment)
-    assert [(tag.output, tag.pair) for tag in only_tags(changed)] == [(tag.output, tag.pair) for tag in segment.tags]
+    assert [(tag.output, tag.pair) for tag in only_tags(changed)] == [
+        (tag.output, tag.pair) for tag in segment.tags
+    ]
     assert [tag.at for tag in changed.tags] == sorted(tag.at for tag in changed.tags)
     assert [changed.text[span.start : span.end] for span in changed.spans] == [
         segment.text[span.start : span.end] for span in segment.spans
@@ -56,7 +63,9 @@ def test_signs_come_back_where_they_were(segment: Segment) -> None:
 def test_pairs_come_back_where_they_were(segment: Segment) -> None:
     changed = pairs_to_tags(segment)
     assert without_tags(changed) == without_tags(segment)
-    assert [(tag.output, tag.pair) for tag in only_tags(changed)] == [(tag.output, tag.pair) for tag in segment.tags]
+    assert [(tag.output, tag.pair) for tag in only_tags(changed)] == [
+        (tag.output, tag.pair) for tag in segment.tags
+    ]
     added = [tag for tag in changed.tags if tag not in only_tags(changed)]
     pairs = {tag.pair for tag in added}
     assert pairs.isdisjoint(tag.pair for tag in segment.tags)
@@ -92,7 +101,9 @@ def test_signs_are_taken_whole(text: str, left: str, signs: list[str]) -> None:
     assert (changed.text, [tag.output for tag in changed.tags]) == (left, signs)
 
 
-@pytest.mark.parametrize("text", ["Note: (yes)", "at 12:30", "a:b", "the 1/2 way", "key=3", "C++", "50 * 3", "so:", "(see 3)"])
+@pytest.mark.parametrize(
+    "text", ["Note: (yes)", "at 12:30", "a:b", "the 1/2 way", "key=3", "C++", "50 * 3", "so:", "(see 3)"]
+)
 def test_what_only_looks_like_a_sign_stays(text: str) -> None:
     assert signs_to_tags(Segment(text)).text == text
 
@@ -100,12 +111,12 @@ def test_what_only_looks_like_a_sign_stays(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("He (Tom) said \"yes\".", "He Tom said yes."),
+        ('He (Tom) said "yes".', "He Tom said yes."),
         ("„Ja“, sagte er", "Ja, sagte er"),
         ("« Oui »", " Oui "),
         ("([a])", "a"),
         ("a) first", "a) first"),
-        ("5\" disk", "5\" disk"),
+        ('5" disk', '5" disk'),
         ("(a]", "(a]"),
     ],
 )

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from server.service.text.reading.edges import escaped, frame, write
 from server.service.text.segment import Escape, Segment, Span, Tag
 
-PIECES = st.sampled_from(["word", "a", " ", " ", "- ", "* ", "• ", "> ", "(", ")", "[", "]", '"', "„", "“", "«", "»", "&", "<", "é", "\n", "."])
+PIECES = st.sampled_from(
+    ["word", "a", " ", " ", "- ", "* ", "• ", "> ", "(", ")", "[", "]", '"', "„", "“", "«", "»", "&",
+     "<", "é", "\n", "."]
+)  # fmt: skip
 
 
 @st.composite
@@ -15,7 +18,10 @@ def segments(draw: st.DrawFn) -> Segment:
     """Any text, with spans and tags: whole elements, halves of some, and marks that stand alone."""
     text = "".join(draw(st.lists(PIECES, max_size=14)))
     ends = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=4))))
-    spans = tuple(Span(start, end, draw(st.sampled_from([None, "{x}"]))) for start, end in zip(ends[::2], ends[1::2], strict=False))
+    spans = tuple(
+        Span(start, end, draw(st.sampled_from([None, "{x}"])))
+        for start, end in zip(ends[::2], ends[1::2], strict=False)
+    )
     free = [at for at in range(len(text) + 1) if not any(span.start < at < span.end for span in spans)]
     places = sorted(draw(st.lists(st.sampled_from(free), max_size=6)))
     tags: list[Tag] = []
@@ -38,7 +44,9 @@ def test_the_three_parts_written_are_the_segment(segment: Segment) -> None:
     framed = frame(segment)
     core = framed.core
     inner = write(core.text, core.spans, core.tags, core.escape) if core.text else ""
-    assert framed.before + inner + framed.behind == write(segment.text, segment.spans, segment.tags, segment.escape)
+    assert framed.before + inner + framed.behind == write(
+        segment.text, segment.spans, segment.tags, segment.escape
+    )
 
 
 @given(segments())
@@ -69,7 +77,9 @@ def test_the_core_has_words_at_its_ends_and_whole_elements(segment: Segment) -> 
         ("((a))", "", "((a))", ""),
     ],
 )
-def test_white_space_bullets_and_marks_around_all_of_it_go(text: str, before: str, core: str, behind: str) -> None:
+def test_white_space_bullets_and_marks_around_all_of_it_go(
+    text: str, before: str, core: str, behind: str
+) -> None:
     framed = frame(Segment(text))
     assert (framed.before, framed.core.text, framed.behind) == (before, core, behind)
 
@@ -87,7 +97,8 @@ def test_a_span_at_an_end_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("escape", "expected"), [("none", '<"&\u00a0>'), ("html", '&lt;"&amp;&nbsp;&gt;'), ("attribute", "&lt;&quot;&amp;&nbsp;&gt;")]
+    ("escape", "expected"),
+    [("none", '<"&\u00a0>'), ("html", '&lt;"&amp;&nbsp;&gt;'), ("attribute", "&lt;&quot;&amp;&nbsp;&gt;")],
 )
 def test_text_is_escaped_once(escape: Escape, expected: str) -> None:
     assert escaped('<"&\u00a0>', escape) == expected
