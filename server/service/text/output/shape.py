@@ -10,7 +10,8 @@ from dataclasses import replace
 from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Target, moved_by
 
-_FINAL = re.compile(r"[\s.!?…:;,。！？]+$")
+# The point of an abbreviation before another mark is none of the end: `U.S.?`.
+_FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]+$")
 _ENDS = ".!?…:;,"
 _SPACE_BEFORE = {"fr": "?!:;"}
 _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}

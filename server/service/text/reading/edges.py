@@ -45,7 +45,8 @@ def frame(segment: Segment) -> Framed:
         segment: a sentence with the white space around it.
 
     Returns:
-        Its parts; written one after the other they are the segment.
+        Its parts; written one after the other they are the segment, but that white space at an end changes
+        places with tags that open or close there.
     """
     ends = _Ends(segment)
     ends.shrink()
