@@ -37,7 +37,7 @@ def run(one: Job[T]) -> tuple[T, list[list[ModelInput]]]:
         answers = [result(wanted) for wanted in asked[-1]]
 
 
-PLANS = st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=4), max_size=6)
+PLANS = st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), max_size=4), max_size=6)
 
 
 @given(PLANS)
