@@ -65,7 +65,7 @@ def texts(model: ServedModel, results: list[SequenceResult], nth: int = 0) -> li
 
 def translate(bundle: Path, *flags: str) -> list[str]:
     ended = subprocess.run(
-        command("translate", bundle, "--workers", "1", "--no-split", *flags),
+        command("translate", bundle, "--workers", "1", "--no-split", "--guard", "off", *flags),
         input="\n".join(LINES).encode(),
         capture_output=True,
         timeout=120,
