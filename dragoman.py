@@ -35,6 +35,7 @@ from export.flags import (
     MultiStepWidths,
     Origin,
     Precision,
+    Prompt,
     SourceLanguages,
     TargetLanguages,
     Threads,
@@ -263,6 +264,7 @@ def import_model(
     kind: ImportKind = None,
     source: SourceLanguages = None,
     target: TargetLanguages = None,
+    prompt: Prompt = None,
     name: ModelName = None,
     precision: Precision = "int8",
     dev_source: DevSource = None,
@@ -311,7 +313,7 @@ def import_model(
         notes=card_notes.read_text(encoding="utf-8") if card_notes else "",
         threads=threads,
     )
-    names = ImportNames(name, parse_codes(source), parse_codes(target))
+    names = ImportNames(name, parse_codes(source), parse_codes(target), prompt)
     raise typer.Exit(run_import(origin, out, kind, names, options))
 
 

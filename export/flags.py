@@ -92,8 +92,8 @@ Frequent = Annotated[int, typer.Option(min=0, help="Most frequent words that are
 Origin = Annotated[
     str,
     typer.Argument(
-        help="Directory of a MarianMT, M2M100, NLLB, mBART or CTranslate2 model, a name on the hub, an Argos "
-        "package, or a bundle."
+        help="Directory of a MarianMT, M2M100, NLLB, mBART, T5, Pegasus or CTranslate2 model, a name on the "
+        "hub, an Argos package, or a bundle."
     ),
 ]
 ImportKind = Annotated[
@@ -106,6 +106,10 @@ SourceLanguages = Annotated[
 TargetLanguages = Annotated[
     str | None,
     typer.Option(help="Languages it translates to: de, or of a multilingual model fr,pt=pt_BR."),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Option(help="Text before every source, as of T5: 'translate English to German: '."),
 ]
 ModelName = Annotated[
     str | None, typer.Option(help="Name of the model.", show_default="that of the directory")

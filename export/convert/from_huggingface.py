@@ -16,8 +16,10 @@ from torch import Tensor
 from export.convert.huggingface_config import ModelSettings, read_settings
 from export.convert.huggingface_files import HuggingFaceError, read_front_matter, read_weights, sha256
 from export.convert.huggingface_names import OUTPUT_BIAS, OUTPUT_WEIGHT, SHARED_EMBEDDING, tensor_names
+from export.convert.t5 import T5_TYPES, t5_weights
 from export.convert.vocabularies.fairseq import read_fairseq
 from export.convert.vocabularies.marian import read_marian
+from export.convert.vocabularies.plain import read_pegasus, read_t5
 from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, usable_name
 from model.checkpoint import (
     CheckpointConfig,
@@ -39,11 +41,18 @@ _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_posit
 _NEVER = -1e9
 
 
+def _read_pegasus(directory: Path, settings: ModelSettings, names: ImportNames) -> Vocabulary:
+    """Tell a Pegasus from a pre-norm model of ours, which comes with MarianMT's tokenizer."""
+    read = read_marian if (directory / "source.spm").exists() else read_pegasus
+    return read(directory, settings, names)
+
+
 _VOCABULARIES: dict[str, Callable[[Path, ModelSettings, ImportNames], Vocabulary]] = {
     "marian": read_marian,
-    "pegasus": read_marian,
+    "pegasus": _read_pegasus,
     "m2m_100": read_fairseq,
     "mbart": read_fairseq,
+    **dict.fromkeys(T5_TYPES, read_t5),
 }
 
 
@@ -112,6 +121,12 @@ def _build(file: Path, settings: ModelSettings, tensors: dict[str, Tensor]) -> T
             raise HuggingFaceError(f"{file}: {name} holds something else than finite numbers")
     tensors = {name: tensor.to(torch.float32) for name, tensor in tensors.items()}
     config = settings.architecture
+    if settings.t5 is not None:
+        config, weights = t5_weights(file, settings.t5, config, tensors)
+        try:
+            return build_model(config, weights, file).eval()
+        except CheckpointError as error:
+            raise HuggingFaceError(str(error)) from None
     bias = tensors.pop(OUTPUT_BIAS, torch.zeros(1, config.target_vocab_size)).flatten()
     if settings.renormalise and settings.suppressed_ids:
         # Renormalising after a ban is banning before the softmax: free in the bias, and never forgotten.

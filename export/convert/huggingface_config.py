@@ -1,4 +1,4 @@
-"""What the JSON files of a model of the BART family say, MarianMT included, in our words.
+"""What the JSON files of a model of the BART or T5 family say, in our words.
 
 Two files tell how to decode: ``generation_config.json`` where there is one, ``config.json`` of older models
 otherwise, as in transformers.
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from export.convert.huggingface_files import HuggingFaceError, read_json
 from export.convert.huggingface_names import ACTIVATIONS
+from export.convert.t5 import T5_TYPES, T5File, t5_architecture
 from model.checkpoint import Generation
 from model.config import TransformerConfig
 
@@ -35,7 +36,6 @@ _FAMILIES: dict[str, dict[str, Any]] = {
     "pegasus": {**_PRE, "positions": "sinusoidal_halves"},
     "m2m_100": {**_PRE, "positions": "sinusoidal_t2t", "position_offset": 2, "scale_embeddings": True},
     "mbart": {**_PRE, **_LEARNED},
-    "bart": {**_POST, **_LEARNED},
 }
 
 # Settings of generate() that change translations, with the values that leave them as they are.
@@ -62,7 +62,7 @@ class _ModelFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    model_type: Literal["marian", "pegasus", "m2m_100", "mbart", "bart"]
+    model_type: Literal["marian", "pegasus", "m2m_100", "mbart"]
     vocab_size: _Entries
     decoder_vocab_size: _Entries | None = None
     d_model: _Width
@@ -134,6 +134,7 @@ class ModelSettings:
         source_language: as the tokenizer says, or None.
         target_language: likewise.
         tokenizer: what ``tokenizer_config.json`` says.
+        t5: what config.json says, of T5 and its kin.
         unapplied: settings that would change translations and are not honoured, as ``name = value``.
     """
 
@@ -150,6 +151,7 @@ class ModelSettings:
     source_language: str | None
     target_language: str | None
     tokenizer: Mapping[str, Any]
+    t5: T5File | None = None
     unapplied: list[str] = field(default_factory=list)
 
 
@@ -161,12 +163,17 @@ def read_settings(directory: Path) -> ModelSettings:
     """
     path = directory / "config.json"
     values = read_json(path)
-    if values.get("model_type") not in _FAMILIES:
+    t5 = _validate(T5File, values, path) if values.get("model_type") in T5_TYPES else None
+    if t5 is None and values.get("model_type") not in _FAMILIES:
         kind = ascii(values.get("model_type"))[:60]
         raise HuggingFaceError(
-            f"{path}: model_type is {kind}; what is read are models of the types {', '.join(_FAMILIES)}"
+            f"{path}: model_type is {kind}; what is read are models of the types "
+            f"{', '.join((*_FAMILIES, *T5_TYPES))}"
         )
-    model = _validate(_ModelFile, values, path)
+    model = _validate(_ModelFile, values, path) if t5 is None else t5
+    architecture = (
+        _architecture(model, path) if isinstance(model, _ModelFile) else t5_architecture(model, path)
+    )
     wishes = _generation_values(directory, values)
     generation = _validate(_GenerationFile, wishes, directory / "generation_config.json")
     suppressed = sorted(
@@ -176,7 +183,8 @@ def read_settings(directory: Path) -> ModelSettings:
     tokenizer = _tokenizer_values(directory)
     return ModelSettings(
         model_type=model.model_type,
-        architecture=_architecture(model, path),
+        architecture=architecture,
+        t5=t5,
         pad_id=model.pad_token_id,
         eos_id=generation.eos_id,
         decoder_start_id=(
@@ -194,7 +202,7 @@ def read_settings(directory: Path) -> ModelSettings:
             early_stopping=bool(generation.early_stopping)
             if generation.early_stopping != "never"
             else "never",
-            max_decoding_length=_steps(generation, model.max_position_embeddings),
+            max_decoding_length=_steps(generation, architecture.max_positions),
         ),
         source_language=tokenizer.get("source_lang") or None,
         target_language=tokenizer.get("target_lang") or None,

@@ -63,6 +63,7 @@ class _Reference(Reference):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("beams", [1, 4])
 def test_writes_what_generate_writes(served: Served, directory: Path, family: Family, beams: int) -> None:
     chinese = "zh-Hans" if family == "nllb" else "zh"
@@ -78,11 +79,11 @@ def test_writes_what_generate_writes(served: Served, directory: Path, family: Fa
             model_prefix_tokens=len(prefix),
             early_stopping=False if beams > 1 else None,
         )
-        texts = fairseq.texts(250, seed=beams)
+        texts = fairseq.texts(130, seed=beams)
         expected = reference.generate(texts, num_beams=beams, **reference.forced)
         found = served.generate(texts, options, direction)
         assert found == expected
-        assert len({tuple(row) for row in found}) > 100, "targets differ"
+        assert len({tuple(row) for row in found}) > 60, "targets differ"
 
 
 def test_scores_and_ids_are_those_of_transformers(directory: Path, family: Family, tmp_path: Path) -> None:

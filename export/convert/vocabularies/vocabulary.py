@@ -22,11 +22,13 @@ class ImportNames:
         name: of the model.
         sources: language codes it translates from.
         targets: language codes it translates to; ``fr=fra`` calls the vocabulary's ``>>fra<<`` fr.
+        prompt: text that goes before every source, as T5 expects it.
     """
 
     name: str | None = None
     sources: Sequence[str] | None = None
     targets: Sequence[str] | None = None
+    prompt: str | None = None
 
 
 @dataclass(frozen=True)
