@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -27,8 +27,6 @@ from server.engine.options import DecodingOptions
 from server.engine.sequence import Hypothesis
 from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
 from server.runtime.model_runtime import ModelRuntime
-from server.service.models.loading import load_model
-from server.settings import Settings
 from tests import factories
 from tests.server.engine.pools import thread_engine
 
@@ -266,25 +264,3 @@ def test_a_prefix_may_hold_what_is_no_candidate(
             (found,) = translate(pool, sources[:1], options)
             assert found[0].tokens[0] == strange
             assert set(found[0].tokens[1:]) <= set(candidates[0])
-
-
-@pytest.mark.parametrize("used", [True, False])
-def test_a_server_uses_it_unless_told_otherwise(
-    bundle: Path, used: bool, sources: list[Ids], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns_read: list[int] = []
-    candidates = Shortlist.candidates
-
-    def watched(shortlist: Shortlist, source: Ids, *others: Any) -> object:
-        columns_read.append(len(source))
-        return candidates(shortlist, source, *others)
-
-    monkeypatch.setattr(Shortlist, "candidates", watched)
-    settings = Settings.model_validate({"bundle": bundle, "workers": 1, "shortlist": used})
-    model = load_model(settings, NullObserver())  # and translates the golden sentences
-    try:
-        (future,) = model.engine.submit("request", [sources[0]], DecodingOptions())
-        assert future.result(WAIT_S).hypotheses[0].tokens
-        assert bool(columns_read) == used
-    finally:
-        model.engine.close(WAIT_S)
