@@ -215,6 +215,10 @@ class Generation(Part):
         default=None, description="a value asks for the stopping rule of Hugging Face transformers"
     )
     max_decoding_length: Count | None = None
+    min_decoding_length: Count | None = Field(
+        default=None, description="shorter where a request's own bounds leave no room for it"
+    )
+    no_repeat_ngram_size: Count | None = None
 
 
 class Shortlist(Part):

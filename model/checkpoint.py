@@ -83,6 +83,8 @@ class Generation(BaseModel):
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
     max_decoding_length: int | None = None
+    min_decoding_length: int | None = None
+    no_repeat_ngram_size: int | None = None
 
 
 class CheckpointConfig(BaseModel):

@@ -41,9 +41,6 @@ _FAMILIES: dict[str, dict[str, Any]] = {
 # Settings of generate() that change translations, with the values that leave them as they are.
 _UNAPPLIED: dict[str, tuple[Any, ...]] = {
     "do_sample": (False,),
-    "min_length": (0,),
-    "min_new_tokens": (0,),
-    "no_repeat_ngram_size": (0,),
     "encoder_no_repeat_ngram_size": (0,),
     "repetition_penalty": (1.0,),
     "encoder_repetition_penalty": (1.0,),
@@ -95,6 +92,9 @@ class _GenerationFile(BaseModel):
     early_stopping: bool | Literal["never"] | None = None
     max_length: Annotated[int, Field(ge=2)] | None = None
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+    min_length: Annotated[int, Field(ge=0, le=65536)] | None = None
+    min_new_tokens: Annotated[int, Field(ge=0, le=65536)] | None = None
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = None
     forced_eos_token_id: _Id | list[_Id] | None = None
     forced_bos_token_id: _Id | None = None
     bad_words_ids: list[list[_Id]] | None = None
@@ -203,6 +203,8 @@ def read_settings(directory: Path) -> ModelSettings:
             if generation.early_stopping != "never"
             else "never",
             max_decoding_length=_steps(generation, architecture.max_positions),
+            min_decoding_length=_fewest_tokens(generation, architecture.max_positions),
+            no_repeat_ngram_size=generation.no_repeat_ngram_size or None,
         ),
         source_language=tokenizer.get("source_lang") or None,
         target_language=tokenizer.get("target_lang") or None,
@@ -221,6 +223,14 @@ def _steps(generation: _GenerationFile, positions: int) -> int | None:
     if steps is None and generation.max_length is not None:
         steps = generation.max_length - 1
     return None if steps is None else min(steps, positions)
+
+
+def _fewest_tokens(generation: _GenerationFile, positions: int) -> int | None:
+    """Fewest tokens before the end; their ``min_length`` counts the start token, too."""
+    fewest = generation.min_new_tokens
+    if fewest is None and generation.min_length is not None:
+        fewest = generation.min_length - 1
+    return min(fewest, positions) if fewest is not None and fewest > 0 else None
 
 
 def _architecture(model: _ModelFile, path: Path) -> TransformerConfig:

@@ -204,6 +204,8 @@ def _generation_config(config: CheckpointConfig) -> dict[str, Any]:
         "max_length": steps + 1,
         "num_beams": wishes.beam_size or 1,
         "length_penalty": wishes.length_penalty,
+        "min_length": wishes.min_decoding_length + 1 if wishes.min_decoding_length else None,
+        "no_repeat_ngram_size": wishes.no_repeat_ngram_size,
         "early_stopping": wishes.early_stopping,
         "forced_eos_token_id": special.eos_id if special.forced_end else None,
         "forced_bos_token_id": special.target_prefix_ids[0] if special.target_prefix_ids else None,

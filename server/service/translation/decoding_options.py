@@ -108,7 +108,10 @@ def _choose(
         maximum = max(minimum, min(limits.max_target_tokens, usual, meant))
     elif maximum > limits.max_target_tokens:
         raise InvalidOptionError(f"max_decoding_length may be at most {limits.max_target_tokens}")
+    fewest = limits.generation.min_decoding_length
     of_the_model = {
+        "min_decoding_length": None if fewest is None else min(fewest, maximum),
+        "no_repeat_ngram_size": limits.generation.no_repeat_ngram_size,
         "length_penalty": limits.generation.length_penalty,
         "early_stopping": limits.generation.early_stopping,
     }

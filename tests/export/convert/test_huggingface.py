@@ -235,6 +235,8 @@ def test_generation_settings(marian: Path) -> None:
         forced_bos_token_id=7,
         suppress_tokens=[9],
         no_repeat_ngram_size=3,
+        min_length=6,
+        repetition_penalty=1.2,
     )(marian)
     settings = read_settings(marian)
     wishes = settings.generation
@@ -243,7 +245,10 @@ def test_generation_settings(marian: Path) -> None:
     assert settings.target_prefix_ids == [7]
     assert settings.suppressed_ids == [9, settings.pad_id]
     assert not settings.forced_end
-    assert settings.unapplied == ["no_repeat_ngram_size = 3"]
+    assert (wishes.min_decoding_length, wishes.no_repeat_ngram_size) == (5, 3)
+    assert settings.unapplied == ["repetition_penalty = 1.2"]
+    _edit("generation_config.json", min_new_tokens=4)(marian)
+    assert read_settings(marian).generation.min_decoding_length == 4
 
 
 def test_older_models_keep_them_in_config_json(marian: Path) -> None:
@@ -257,10 +262,10 @@ def test_older_models_keep_them_in_config_json(marian: Path) -> None:
 
 
 def test_a_setting_that_is_not_honoured_is_named(marian: Path) -> None:
-    _edit("generation_config.json", no_repeat_ngram_size=2)(marian)
+    _edit("generation_config.json", guidance_scale=2)(marian)
     Report.clear()
     _import(marian)
-    assert "not honoured: the generation setting no_repeat_ngram_size = 2" in Report
+    assert "not honoured: the generation setting guidance_scale = 2" in Report
 
 
 def test_names_and_licence(marian: Path) -> None:

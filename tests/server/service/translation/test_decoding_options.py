@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from export.bundle import Generation
 from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError, InvalidRequestError, TextTooLongError, TooManyTextsError
 from server.service.request_limits import RequestLimits, check_texts, check_tokens
@@ -51,6 +52,19 @@ def test_tokens_are_counted_for_each_sentence_and_for_the_request(lengths: list[
 
 def test_defaults() -> None:
     assert chosen() == DecodingOptions(beam_size=1, max_decoding_length=62)
+
+
+def test_the_models_own_lengths_and_repetitions_are_what_a_request_that_does_not_choose_gets() -> None:
+    own = Generation(min_decoding_length=20, no_repeat_ngram_size=3)
+    limits = replace(LIMITS, generation=own)
+
+    def found(**stated: Any) -> tuple[int, int]:
+        options = choose_options(RequestedOptions(**stated), limits, 10)
+        return options.min_decoding_length, options.no_repeat_ngram_size
+
+    assert found() == (20, 3)
+    assert found(max_decoding_length=8) == (8, 3), "no longer than the request allows"
+    assert found(min_decoding_length=2, no_repeat_ngram_size=0) == (2, 0)
 
 
 def test_the_default_length_follows_the_source_up_to_the_models_limit() -> None:
