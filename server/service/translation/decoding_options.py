@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from server.engine.options import DecodingOptions
+from server.engine.options import DecodingOptions, fit_together
 from server.errors import InvalidOptionError
 from server.service.request_limits import RequestLimits
 from server.service.text.jobs import ModelInput
@@ -58,7 +58,7 @@ def _adapted(options: DecodingOptions, one: ModelInput) -> DecodingOptions:
     changes: dict[str, Any] = {}
     if one.begin:  # what stands before a prompt belongs to it
         changes = {"target_prefix": (*options.target_prefix, *one.begin), "model_prefix_tokens": 0}
-    if one.required:
+    if one.required and fit_together(one.required):  # others are left to the check of what comes out
         changes["required"] = one.required
     if one.no_repeat_ngram_size and not options.no_repeat_ngram_size:
         changes["no_repeat_ngram_size"] = one.no_repeat_ngram_size

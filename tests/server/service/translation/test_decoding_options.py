@@ -107,6 +107,12 @@ def test_what_a_sentence_must_hold_and_not_repeat_reaches_its_options_alone() ->
     assert own.no_repeat_ngram_size == 2
 
 
+def test_masks_that_the_engine_cannot_tell_apart_are_not_required() -> None:
+    for masks in (((7, 8), (8, 9)), ((7,), (7, 8)), ((7,), (7,))):
+        (options,) = choose_each(RequestedOptions(), LIMITS, [ModelInput((5,) * 4, required=masks)])
+        assert options.required == ()
+
+
 def test_every_sentence_gets_the_prefix_of_the_model_and_its_own() -> None:
     multilingual = replace(LIMITS, target_prefix=(7,))
     inputs = [ModelInput((5,) * 10), ModelInput((5,) * 10, begin=(8, 9))]
