@@ -19,6 +19,9 @@ CAPITAL_NOUNS = frozenset({"de", "lb"})
 """Languages whose nouns have a capital, which then says nothing."""
 _ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*|[A-Z])(?!\w)")
 _INNER_STOP = re.compile(r"[.!?…]\s+\S")
+# Where a translation may well end a sentence.
+_INNER_END = re.compile(r"[.!?…,;:–—]\s+\S")
+_WORD = re.compile(r"\w+")
 _QUOTES = re.compile('["“”„«»]')
 
 
@@ -64,7 +67,7 @@ def edited(target: Target, edits: list[tuple[int, int, str]]) -> Target:
 
 def _inner_stops(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:
     """Make commas of full stops within a sentence whose source goes on there."""
-    if not _INNER_STOP.search(target.text) or _INNER_STOP.search(source):
+    if not _INNER_STOP.search(target.text) or _INNER_END.search(source):
         return []
     kept = [(span.start, span.end) for span in target.spans]
     edits = []
@@ -91,7 +94,7 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     mark = wanted[0].strip() if wanted else ""
     start = found.start() if found else len(target.text)
     has = found[0].strip() if found else ""
-    if has == mark or _same_mark(has, mark):
+    if has == mark or _same_mark(has, mark, "¡" in target.text):
         return []
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
     edits = [(start, len(target.text), space + mark)]
@@ -104,10 +107,11 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     return edits
 
 
-def _same_mark(has: str, mark: str) -> bool:
-    """Three points and an ellipsis are the same; so are marks that differ in number only (`!!!`)."""
-    plain = (has.replace("…", "..."), mark.replace("…", "..."))
-    return plain[0] == plain[1]
+def _same_mark(has: str, mark: str, is_opened: bool) -> bool:
+    """Three points and an ellipsis are the same; languages differ in where they take `!` for a full stop."""
+    if {has, mark} == {".", "!"}:
+        return not is_opened or has == "!"
+    return has.replace("…", "...") == mark.replace("…", "...")
 
 
 def _first_letter(
@@ -119,8 +123,9 @@ def _first_letter(
         return None
     letter = target.text[place]
     if wanted.islower() and letter.isupper() and target_language not in CAPITAL_NOUNS:
-        if _ALWAYS_CAPITAL.match(target.text, place):
-            return None
+        word = _WORD.match(target.text, place)
+        if _ALWAYS_CAPITAL.match(target.text, place) or (word and word[0] in _WORD.findall(source)):
+            return None  # an abbreviation, or a name
         return place, place + 1, letter.lower()
     if wanted.isupper() and letter.islower() and source_language not in CAPITAL_NOUNS:
         return place, place + 1, letter.upper()

@@ -1,0 +1,142 @@
+"""A translation has the final mark, first letter and quotes of its source; the rest stays as it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.service.text.output.shape import edited, shape
+from server.service.text.segment import Span, Target
+
+
+def shaped(source: str, target: str, languages: str) -> str:
+    return shape(source, Target(target), *languages.split("-")).text
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "target", "expected"),
+    [
+        ("en-de", "Red apples", "Rote Äpfel.", "Rote Äpfel"),
+        ("en-de", "Save", "Speichern!", "Speichern"),
+        ("en-de", "Name:", "Name.", "Name:"),
+        ("en-de", "Who is it?", "Wer ist es", "Wer ist es?"),
+        ("en-de", "Who is it?", "Wer ist es.", "Wer ist es?"),
+        ("en-de", "Wait...", "Warte.", "Warte..."),
+        ("en-fr", "Who is it?", "Qui est-ce.", "Qui est-ce\u202f?"),
+        ("en-fr", "Name:", "Nom", "Nom\u202f:"),
+        ("fr-en", "Qui est-ce ?", "Who is it.", "Who is it?"),
+        ("en-es", "Who is it?", "Quién es.", "¿Quién es?"),
+        ("en-es", "Who is it", "¿Quién es?", "Quién es"),
+        ("en-es", "Run!", "Corre", "¡Corre!"),
+        ("en-es", "Run!", "¡Corre.", "¡Corre!"),
+        ("es-en", "¿Quién es?", "Who is it", "Who is it?"),
+    ],
+)
+def test_the_final_mark_is_the_sources(languages: str, source: str, target: str, expected: str) -> None:
+    assert shaped(source, target, languages) == expected
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "target", "expected"),
+    [
+        ("en-fr", "red apples", "Pommes rouges", "pommes rouges"),
+        ("en-de", "red apples", "Rote Äpfel", "Rote Äpfel"),  # may be a noun
+        ("en-fr", "Red apples", "pommes rouges", "Pommes rouges"),
+        ("de-en", "Äpfel", "apples", "apples"),  # nouns have capitals
+        ("fr-en", "je sais", "I know", "I know"),
+        ("fr-en", "je suis là", "I'm here", "I'm here"),
+        ("fr-en", "les onu", "UNO", "UNO"),
+        ("fr-en", "le cas de Tom", "Tom's case", "Tom's case"),
+        ("fr-en", "maison", "House", "house"),
+    ],
+)
+def test_the_first_letter_is_as_in_the_source(
+    languages: str, source: str, target: str, expected: str
+) -> None:
+    assert shaped(source, target, languages) == expected
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "target", "expected"),
+    [
+        ("en-de", "He says yes.", 'Er sagt "ja".', "Er sagt ja."),
+        ("en-fr", "He says yes.", "Il dit « oui ».", "Il dit  oui ."),
+        ("en-de", 'He says "yes".', "Er sagt „ja“.", "Er sagt „ja“."),
+        ("en-de", "Red apples and pears", "Rote Äpfel. Und Birnen.", "Rote Äpfel, Und Birnen"),
+        ("en-de", "I came, I saw.", "Ich kam. Ich sah.", "Ich kam. Ich sah."),
+        ("en-de", "I came. I saw.", "Ich kam. Ich sah.", "Ich kam. Ich sah."),
+    ],
+)
+def test_quotes_and_stops_that_the_source_has_not_go(
+    languages: str, source: str, target: str, expected: str
+) -> None:
+    assert shaped(source, target, languages).replace("  ", " ").replace(" .", ".") == expected.replace(
+        "  ", " "
+    ).replace(" .", ".")
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "target"),
+    [
+        ("en-de", "Where is Tom?", "Wo ist Tom?"),
+        ("en-de", "Don't be late.", "Komm nicht zu spät!"),
+        ("de-en", "Komm nicht zu spät!", "Don't be late."),
+        ("en-fr", "Where is Tom?", "Où est Tom ?"),
+        ("en-fr", "Where is Tom?", "Où est Tom\u202f?"),
+        ("en-fr", "Wait!", "Attends\u00a0!"),
+        ("en-es", "Where is Tom?", "¿Dónde está Tom?"),
+        ("en-es", "I am happy.", "¡Soy feliz!"),
+        ("en-es", "And if he comes, what do I do?", "Y si viene, ¿qué hago?"),
+        ("en-es", "What do they speak in the U.S.?", "¿Qué se habla en EE. UU.?"),
+        ("en-es", "What do they speak in the US?", "¿Qué se habla en E.U.A.?"),
+        ("es-en", "Soy daltónico, no puedo distinguirlo.", "I'm colorblind. I can't tell it."),
+        ("en-de", "Well… I know.", "Nun... ich weiß."),
+        ("en-de", "Wait...", "Warte…"),
+        ("en-de", "", ""),
+        ("en-de", "Hello.", ""),
+    ],
+)
+def test_what_is_well_formed_is_the_same_object(languages: str, source: str, target: str) -> None:
+    given_target = Target(target)
+    assert shape(source, given_target, *languages.split("-")) is given_target
+
+
+LANGUAGES = st.sampled_from(["en", "de", "fr", "es", "pl", ""])
+TEXTS = st.lists(
+    st.sampled_from(
+        ["Word", "word", "É", "12", " ", ". ", "?", "!", "¿", "¡", '"', "«", "»", "{x}", "…", ":", ",", "\u202f"]
+    ),
+    max_size=9,
+).map("".join)  # fmt: skip
+
+
+@st.composite
+def targets(draw: st.DrawFn) -> Target:
+    text = draw(TEXTS)
+    ends = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=4))))
+    return Target(text, tuple(Span(start, end) for start, end in zip(ends[::2], ends[1::2], strict=False)))
+
+
+@given(TEXTS.map(str.strip), targets(), LANGUAGES, LANGUAGES)
+def test_spans_keep_their_characters_and_words_are_not_lost(
+    source: str, target: Target, source_language: str, target_language: str
+) -> None:
+    found = shape(source, target, source_language, target_language)
+    assert [found.text[span.start : span.end] for span in found.spans] == [
+        target.text[span.start : span.end] for span in target.spans
+    ]
+    letters = [character for character in target.text.lower() if character.isalnum()]
+    assert [character for character in found.text.lower() if character.isalnum()] == letters
+
+
+@given(TEXTS.map(str.strip), TEXTS, LANGUAGES, LANGUAGES)
+def test_what_has_its_shape_keeps_it(
+    source: str, target: str, source_language: str, target_language: str
+) -> None:
+    once = shape(source, Target(target), source_language, target_language)
+    twice = shape(source, once, source_language, target_language)
+    assert shape(source, twice, source_language, target_language) == twice
+
+
+def test_edits_move_spans() -> None:
+    target = edited(Target("a {x} b.", (Span(2, 5),)), [(0, 1, "long"), (7, 8, "")])
+    assert (target.text, target.spans) == ("long {x} b", (Span(5, 8),))
