@@ -4,8 +4,8 @@ python -m benchmarks.checks --text en=corpus/dev.en.gz --text de=corpus/dev.de.g
 python -m benchmarks.checks --bundle bundles/en-de --text en=corpus/dev.en.gz --show
 
 An alarm on a sentence that the model was trained for counts as false, whatever it wrote. Without `--text`,
-the bundles' golden sentences are read. Long text is made of three to five sentences, joined by commas and `and`.
-"""
+the golden sentences of the bundles are read. Long text is made of three to five sentences, joined by commas
+and `and`.
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_what_is_well_formed_is_the_same_object(languages: str, source: str, tar
 LANGUAGES = st.sampled_from(["en", "de", "fr", "es", "pl", ""])
 TEXTS = st.lists(
     st.sampled_from(
-        ["Word", "word", "É", "12", " ", ". ", "?", "!", "¿", "¡", '"', "«", "»", "{x}", "…", ":", ",", "\u202f"]
+        ["Word", "word", "É", "12", " ", ". ", "?", "!", "¿", "¡", '"', "«", "»", "{x}", "…", ":", "\u202f"]
     ),
     max_size=9,
 ).map("".join)  # fmt: skip
