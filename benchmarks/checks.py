@@ -6,6 +6,7 @@ python -m benchmarks.checks --bundle bundles/en-de --text en=corpus/dev.en.gz --
 An alarm on a sentence that the model was trained for counts as false, whatever it wrote. Without `--text`,
 the golden sentences of the bundles are read. Long text is made of three to five sentences, joined by commas
 and `and`.
+"""
 
 from __future__ import annotations
 

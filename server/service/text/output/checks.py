@@ -20,14 +20,20 @@ _NUMBER = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
 LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
+_MARKS_ALONE = re.compile(r"(?:[^\w\s]\s?){6}")
+_VALUES = (*range(21), *range(30, 101, 10), 1000)
 _NUMERALS = {
-    "en": "zero one two three four five six seven eight nine ten eleven twelve",
-    "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze",
-    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    "en": "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand",
+    "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn "
+    "siebzehn achtzehn neunzehn zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig hundert tausend",
+    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize dix-sept "
+    "dix-huit dix-neuf vingt trente quarante cinquante soixante soixante-dix quatre-vingts quatre-vingt-dix cent mille",
+    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis "
+    "diecisiete dieciocho diecinueve veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa cien mil",
 }
 _NUMBER_OF = {
-    language: {word: str(number) for number, word in enumerate(words.split())}
+    language: {word: str(number) for word, number in zip(words.split(), _VALUES, strict=True)}
     for language, words in _NUMERALS.items()
 }
 _BRACKETS = "()[]{}"
@@ -128,7 +134,8 @@ class Checks:
 def is_loop(source: str, target: str) -> bool:
     """Tell whether a text repeats itself more than its source does."""
     said = _WORD.findall(target.lower())
-    if max(Counter(said).values(), default=0) < _OFTEN and max(map(len, said), default=0) < _LONG_WORD:
+    is_usual = max(Counter(said).values(), default=0) < _OFTEN and max(map(len, said), default=0) < _LONG_WORD
+    if is_usual and not _MARKS_ALONE.search(target):
         return False  # by far the most usual case, and neither of the two below
     match = LOOP.search(target)
     if match and (len(match[1].strip()) > 1 or len(match[0]) > 5) and not LOOP.search(source):
@@ -165,7 +172,7 @@ def is_copied(source: str, target: str) -> bool:
 
 
 def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -> bool:
-    """Tell whether a translation has the numbers of its source; small ones may be words.
+    """Tell whether a translation has the numbers of its source; small and round ones may be words.
 
     Args:
         source: the sentence.
