@@ -18,6 +18,8 @@ from server.service.text.vocabulary import Vocabulary
 _MASK = "PH1"
 _NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)")
 _LONGEST_ABBREVIATION = 6
+_BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
+"""What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
 _SPELLED_PIECES = 3
 _MOST_NAMES = 3
 _TRANSLATED = -2.5
@@ -106,10 +108,10 @@ class ModelText:
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
             name = match[0]
-            is_short = name.isupper() and 1 < len(name) < _LONGEST_ABBREVIATION  # not `I`
-            is_noun = self._lexicon is None and language in CAPITAL_NOUNS
+            is_short = name.isupper() and 2 < len(name) < _LONGEST_ABBREVIATION
+            begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
             if not is_short and (
-                is_noun or start == 0 or self.vocabulary.count_pieces(name) < _SPELLED_PIECES
+                language in CAPITAL_NOUNS or begins or self.vocabulary.count_pieces(name) < _SPELLED_PIECES
             ):
                 continue
             if name in said or any(span.start < end and start < span.end for span in segment.spans):

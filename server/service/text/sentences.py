@@ -13,7 +13,7 @@ from export.bundle import Framing
 from server.engine.sequence import FinishReason, SequenceResult
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
-from server.service.text.output.checks import LOOP, Checked, marks_agree, numbers_agree
+from server.service.text.output.checks import Checked, marks_agree, numbers_agree, without_loops
 from server.service.text.output.shape import edited, shape
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
@@ -89,11 +89,12 @@ class TranslatedSentence:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """Hypotheses of a segment, best first, why the best one ended, and the rung of the ladder."""
+    """Hypotheses of a segment, best first, why the best ended, the rung of the ladder, alarms of clauses."""
 
     hypotheses: tuple[Hypothesis, ...]
     finish_reason: FinishReason
     rung: int = 0
+    mended: tuple[str, ...] = ()
 
 
 class SentenceTranslator:
@@ -119,13 +120,11 @@ class SentenceTranslator:
             A job.
         """
         draft = yield from self._draft(segment, way, begin)
-        best = draft.hypotheses[0]
-        guards: tuple[tuple[str, str], ...] = ()
-        if best.alarms:
-            if way.guard == "mend":
-                draft = yield from self._mended(segment, way, begin, draft)
-            left = draft.hypotheses[0].alarms
-            guards = tuple((reason, "kept" if reason in left else "mended") for reason in best.alarms)
+        fired = dict.fromkeys((*draft.hypotheses[0].alarms, *draft.mended))
+        if way.guard == "mend" and draft.hypotheses[0].alarms:
+            draft = yield from self._mended(segment, way, begin, draft)
+        left = draft.hypotheses[0].alarms
+        guards = tuple((reason, "kept" if reason in left else "mended") for reason in fired)
         texts = [self._written(segment, one.target, way) for one in draft.hypotheses]
         scores = [one.score for one in draft.hypotheses]
         return TranslatedSentence(*_distinct(texts, scores), draft.finish_reason, guards, draft.rung)
@@ -142,13 +141,18 @@ class SentenceTranslator:
         return _joined(parts, (yield from together(jobs)))
 
     def _clause(self, part: Segment, way: Way, begin: tuple[int, ...]) -> Job[_Draft]:
-        stripped = part.text.strip()
-        lead = len(part.text) - len(part.text.lstrip())
-        core = part.cut([border for border in (lead, lead + len(stripped)) if 0 < border < len(part.text)])
-        inner = core[1 if lead else 0] if stripped else part
+        start, end = _inner(part)
+        core = part.cut([border for border in (start, end) if 0 < border < len(part.text)])
+        inner = core[1 if start else 0] if start < end else part
         if not _LETTER.search(_outside(inner)):
             return _Draft((Hypothesis(Target(inner.text, inner.spans), 0.0),), "eos")
-        return (yield from self._whole(inner, way, begin))
+        draft = yield from self._whole(inner, way, begin)
+        alarms = draft.hypotheses[0].alarms
+        if way.guard == "mend" and ("loop" in alarms or "overlong" in alarms):
+            tried = yield from self._whole(inner, way, begin, ngram=_BLOCKED_NGRAM)
+            if _is_better(tried.hypotheses[0], draft.hypotheses[0]):
+                draft = replace(tried, mended=alarms)
+        return draft
 
     def _whole(self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0) -> Job[_Draft]:
         """Translate a segment; its spans climb down the ladder."""
@@ -224,7 +228,7 @@ class SentenceTranslator:
             if isinstance(part, Span):
                 own = segment.text[part.start : part.end]
                 kept = Target(own, (replace(part, start=0, end=len(own)),))
-                pieces.append((Segment(own), _Draft((Hypothesis(kept, 0.0),), "eos")))
+                pieces.append((Segment(own, kept.spans), _Draft((Hypothesis(kept, 0.0),), "eos")))
             elif _LETTER.search(part.text):
                 pieces.append((part, next(drafts)))
             else:
@@ -243,7 +247,7 @@ class SentenceTranslator:
             draft = tried
         best = draft.hypotheses[0]
         if "loop" in best.alarms:
-            short = replace(best, target=_mapped(best.target, lambda text: LOOP.sub(r"\1", text)))
+            short = replace(best, target=_mapped(best.target, without_loops))
             draft = replace(draft, hypotheses=(short, *draft.hypotheses[1:]))
         return draft
 
@@ -296,15 +300,14 @@ def _joined(parts: Sequence[Segment], drafts: Sequence[_Draft]) -> _Draft:
         coverage = 0.0
         for part, draft in zip(parts, drafts, strict=True):
             one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
-            lead = part.text[: len(part.text) - len(part.text.lstrip())] if part.text.strip() else part.text
-            tail = part.text[len(part.text.rstrip()) :] if part.text.strip() else ""
+            start, end = _inner(part)
             if not text.endswith(" "):
-                text += lead
-            if part.text.strip():
+                text += part.text[:start]
+            if start < end:
                 spans += [
                     replace(s, start=s.start + len(text), end=s.end + len(text)) for s in one.target.spans
                 ]
-                text += one.target.text + tail
+                text += one.target.text + part.text[end:]
             alarms += one.alarms
             scores.append(one.score)
             coverage += one.coverage
@@ -317,7 +320,16 @@ def _joined(parts: Sequence[Segment], drafts: Sequence[_Draft]) -> _Draft:
             )
         )
     reason: FinishReason = "length" if any(draft.finish_reason == "length" for draft in drafts) else "eos"
-    return _Draft(tuple(joined), reason, max(draft.rung for draft in drafts))
+    mended = tuple(dict.fromkeys(alarm for draft in drafts for alarm in draft.mended))
+    return _Draft(tuple(joined), reason, max(draft.rung for draft in drafts), mended)
+
+
+def _inner(part: Segment) -> tuple[int, int]:
+    """Find what is between the white space at both ends of a part; white space of a span is none of that."""
+    start, end = len(part.text) - len(part.text.lstrip()), len(part.text.rstrip())
+    if part.spans:
+        start, end = min(start, part.spans[0].start), max(end, part.spans[-1].end)
+    return start, end
 
 
 def _is_better(new: Hypothesis, old: Hypothesis) -> bool:

@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
 LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
+_IN_A_ROW = re.compile(r"\b(\w{1,40}(?:\W{1,3}\w{1,40}){0,8}?)(?:\W{1,3}\1\b)+", re.I)
 _MARKS_ALONE = re.compile(r"(?:[^\w\s]\s?){6}")
 _VALUES = (*range(21), *range(30, 101, 10), 1000)
 _NUMERALS = {
@@ -149,6 +150,11 @@ def is_loop(source: str, target: str) -> bool:
         if len(said) > size + most and _excess(said, given, size) > most:
             return True
     return False
+
+
+def without_loops(text: str) -> str:
+    """Say once what is said several times in a row."""
+    return _IN_A_ROW.sub(r"\1", LOOP.sub(r"\1", text))
 
 
 def _excess(said: list[str], given: list[str], size: int) -> int:

@@ -61,7 +61,8 @@ def edited(target: Target, edits: list[tuple[int, int, str]]) -> Target:
         text += target.text[position:start], new
         position = end
     to = moved_by(edits)
-    spans = tuple(replace(span, start=to(span.start), end=to(span.end)) for span in target.spans)
+    # What is put in before a span is none of it.
+    spans = tuple(replace(span, start=to(span.start + 1) - 1, end=to(span.end)) for span in target.spans)
     return Target("".join([*text, target.text[position:]]), spans)
 
 
