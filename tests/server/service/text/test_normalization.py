@@ -1,0 +1,114 @@
+"""Invisible and look-alike characters become usual ones, spans keep theirs, and offsets stay right."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.service.text.normalization import fold_spaces, normalize
+from server.service.text.segment import Segment, Span, Tag
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("e\u0301te\u0301", "été"),
+        ("co\u00adoperate", "cooperate"),
+        ("a\u200bb\u2060c\ufeff", "abc"),
+        ("\u202eabc\u202c \u200fd", "abc d"),
+        ("a\x00b\x1bc\x7f", "abc"),
+        ("\ufb01ne o\ufb03ce", "fine office"),
+        ("\uff28\uff45\uff4c\uff4c\uff4f\uff01", "Hello!"),
+        ("p\u0430yp\u0430l", "paypal"),
+        ("W\u043erld", "World"),
+        ("\u03a4om", "Tom"),
+        ("soooo coooool", "soo cool"),
+        ("Nooooo!!!!", "Noo!!!!"),
+        ("1000000 and 0.0001", "1000000 and 0.0001"),
+        ("❤\ufe0f", "❤"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("q\u0307\u0323x", "q\u0323\u0307x"),
+    ],
+)
+def test_what_readers_do_not_see_is_gone(text: str, expected: str) -> None:
+    assert normalize(Segment(text)).text == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello there.",
+        "Привет мир",
+        "ελληνικά",
+        "Москва and Wien",
+        "日本語",
+        "naïve",
+        "still",
+        "",
+        "50 €",
+        "да",
+        "x\u0434",
+    ],
+)
+def test_usual_text_is_the_same_object(text: str) -> None:
+    segment = Segment(text)
+    assert normalize(segment) is segment
+
+
+@pytest.mark.parametrize(("known", "expected"), [("so", "so good"), ("soo", "soo good")])
+def test_the_model_chooses_how_a_long_word_is_short(known: str, expected: str) -> None:
+    assert normalize(Segment("sooooo good"), lambda word: 1 if word == known else len(word)).text == expected
+
+
+@pytest.mark.parametrize("text", ["a\u00a0b", "a \u2003 b", "a\n\n b", "a\u3000b", "a  b", "a \t b"])
+def test_white_space_is_one_space(text: str) -> None:
+    assert fold_spaces(Segment(text)).text == "a b"
+
+
+PIECES = st.sampled_from(
+    ["a", "word", "soooo", "e\u0301", "\u0301", "\u00ad", "\u200b", "\u202e", "\x00", "\ufb01", "\uff21",
+     "p\u0430y", "\u0430", "Ж", " ", "\u00a0", "  ", "\n", "😀", "\ufe0f", "語", "1", "."]
+)  # fmt: skip
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> Segment:
+    text = "".join(draw(st.lists(PIECES, max_size=16)))
+    ends = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=4))))
+    spans = tuple(Span(start, end) for start, end in zip(ends[::2], ends[1::2], strict=False))
+    tags = tuple(
+        Tag(at, f"<{n}>")
+        for n, at in enumerate(sorted(draw(st.lists(st.integers(0, len(text)), max_size=4))))
+    )
+    return Segment(text, spans, tags)
+
+
+@given(segments())
+def test_spans_keep_their_characters_and_tags_their_order(segment: Segment) -> None:
+    for changed in (normalize(segment), fold_spaces(segment)):
+        assert [changed.text[span.start : span.end] for span in changed.spans] == [
+            segment.text[span.start : span.end] for span in segment.spans
+        ]
+        assert [tag.output for tag in changed.tags] == [tag.output for tag in segment.tags]
+        places = [0, *(tag.at for tag in changed.tags), len(changed.text)]
+        assert places == sorted(places)
+
+
+@given(segments())
+def test_what_is_normal_stays(segment: Segment) -> None:
+    once = normalize(Segment(segment.text))
+    assert not any(unicodedata.category(one) in ("Cc", "Cf") and one not in "\t\n" for one in once.text)
+    folded = fold_spaces(once)
+    assert fold_spaces(folded) is folded
+    assert "  " not in folded.text
+
+
+@given(
+    st.lists(st.sampled_from(["ab", "\u00ad", "\u200b", " "]), max_size=12).map("".join), st.integers(0, 20)
+)
+def test_a_tag_stays_between_its_letters(text: str, place: int) -> None:
+    at = min(place, len(text))
+    changed = normalize(Segment(text, (), (Tag(at, "<b>"),)))
+    letters = [one for one in text[:at] if one in "ab"]
+    assert [one for one in changed.text[: changed.tags[0].at] if one in "ab"] == letters
