@@ -1,0 +1,91 @@
+"""Blocks become sentences and what is copied; joined again they are the block."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.tokenizer import Tokenizer
+from server.service.text.blocks import sentences_of
+from server.service.text.protection.patterns import compile_protected
+from server.service.text.reading.edges import write
+from server.service.text.segment import Segment, Span, Tag
+from server.service.text.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def vocabulary(repository: Path) -> Vocabulary:
+    """Of the shipped English-German model."""
+    return Vocabulary(Tokenizer.load(repository / "bundles/en-de/source.spm"))
+
+
+def shown(pieces: list[str | Segment]) -> list[str]:
+    """Sentences in angle quotes, and what is copied."""
+    return [piece if isinstance(piece, str) else f"‹{piece.text}›" for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello there. How are you?", ["‹Hello there.›", " ", "‹How are you?›"]),
+        ("(Hello there.)", ["(", "‹Hello there.›", ")"]),
+        ("Home » Chairs", ["‹Home›", " ", "» ", "‹Chairs›"]),
+        ("12:30", ["12:30"]),
+        ("b)", ["b)"]),
+        ("https://a.example/b", ["https://a.example/b"]),
+        ("  Go  on. ", ["  ", "‹Go on.›", " "]),
+    ],
+)
+def test_blocks_are_cut_and_rid_of_their_edges(
+    vocabulary: Vocabulary, text: str, expected: list[str]
+) -> None:
+    assert "".join(shown(sentences_of(Segment(text), "en", vocabulary))) == "".join(expected)
+
+
+def test_spans_are_found_and_not_cut(vocabulary: Vocabulary) -> None:
+    text = "See https://a.example/Who?Me. Take {x} to Acme Inc. Then go."
+    pieces = sentences_of(Segment(text), "en", vocabulary, compile_protected(["Acme Inc."]))
+    sentences = [piece for piece in pieces if isinstance(piece, Segment)]
+    assert [[one.text[span.start : span.end] for span in one.spans] for one in sentences] == [
+        ["https://a.example/Who?Me"],
+        ["{x}", "Acme Inc."],
+    ]
+
+
+def test_an_element_within_a_span_is_part_of_it(vocabulary: Vocabulary) -> None:
+    text = "Go to www.example.org/x now"
+    tags = (Tag(10, "<b>", 0, opens=True), Tag(17, "</b>", 0))
+    (sentence,) = sentences_of(Segment(text, (), tags, "html"), "en", vocabulary)
+    assert isinstance(sentence, Segment)
+    assert sentence.spans == (Span(6, 23, "www.<b>example</b>.org/x"),)
+    assert sentence.tags == ()
+
+
+def test_a_block_that_is_one_sentence_is_not_cut(vocabulary: Vocabulary) -> None:
+    pieces = sentences_of(Segment("Hello there. How are you?"), "en", vocabulary, split=False)
+    assert shown(pieces) == ["‹Hello there. How are you?›"]
+
+
+PIECES = st.sampled_from(
+    ["Hello ", "there. ", "Who? ", "{x} ", "12:30 ", "😀", "😀 ", "(yes) ", "| ", "日本 ", "a@b.example ", "é",
+     "- ", "& ", "<", "Mr. ", "\u00a0", "“ok” ", "%s", "etc."]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=14).map("".join), st.sampled_from(["none", "html"]), st.data())
+def test_what_is_no_word_is_written_again(
+    vocabulary: Vocabulary, text: str, escape: str, data: st.DataObject
+) -> None:
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    tags = tuple(Tag(at, f"⟨{number}⟩") for number, at in enumerate(places))
+    block = Segment(text, (), tags, "html" if escape == "html" else "none")
+    written = "".join(
+        piece if isinstance(piece, str) else write(piece.text, piece.spans, piece.tags, piece.escape)
+        for piece in sentences_of(block, "en", vocabulary)
+    )
+    before = write(block.text, block.spans, block.tags, block.escape)
+    always = ("😀", "(", "⟨0⟩", "⟨1⟩", "⟨2⟩", "⟨3⟩")
+    # A tag may stand in the middle of a word.
+    for sign in always if tags else (*always, "{x}", "12:30", "日本", "a@b.example", "%s", "Hello", "there"):
+        assert written.count(sign) == before.count(sign)
