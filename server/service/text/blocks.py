@@ -1,6 +1,7 @@
 """Blocks to sentences: what is no language becomes spans and tags, the rest is cut and rid of its edges."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -63,15 +64,13 @@ def sentences_of(
 
 def _prepared(block: Segment, vocabulary: Vocabulary, protect: Sequence[Any]) -> Segment:
     """Find the spans and signs of a block, and give the rest its usual characters."""
-    for span in find_spans(block.text, protect):
-        block = _with_span(block, span)
+    block = _with_spans(block, find_spans(block.text, protect))
     return normalize(signs_to_tags(block), vocabulary.count_pieces)
 
 
 def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: bool) -> Iterator[Segment]:
     """Cut a block and make what the model cannot read spans and tags."""
-    kept = [(span.start, span.end) for span in block.spans]
-    for part in block.cut(_separators(block.text, kept) if " " in block.text else ()):
+    for part in block.cut(_separators(block) if " " in block.text else ()):
         if not _LETTERS.search(part.text):
             yield part
             continue
@@ -80,34 +79,51 @@ def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: 
         yield from part.cut(sentence_borders(part.text, language, kept) if split else ())
 
 
-def _with_span(block: Segment, span: Span) -> Segment:
-    """Add a span, unless the reader has one there. Elements within it become part of what is written."""
-    if any(one.start < span.end and span.start < one.end for one in block.spans):
+def _with_spans(block: Segment, found: Sequence[Span]) -> Segment:
+    """Add spans where the reader has none. Elements within one become part of what is written."""
+    kept, tags = block.spans, block.tags
+    starts, places = [span.start for span in kept], [tag.at for tag in tags]
+    of_pair: dict[int, list[int]] = {}
+    for number, tag in enumerate(tags if found else ()):
+        of_pair.setdefault(tag.pair if tag.pair >= 0 else -1 - number, []).append(number)
+    spans, taken = list(kept), set[int]()
+    for span in found:
+        if _overlap(kept, starts, span.start, span.end):
+            continue
+        within = range(bisect_right(places, span.start), bisect_left(places, span.end))
+        if within:
+            pairs = {tags[n].pair if tags[n].pair >= 0 else -1 - n for n in within}
+            inner = sorted(n for pair in pairs for n in of_pair[pair])
+            if (
+                not taken.isdisjoint(inner)
+                or not span.start <= places[inner[0]] <= places[inner[-1]] <= span.end
+            ):
+                continue
+            taken.update(inner)
+            output = write(block.text, (), [tags[n] for n in inner], block.escape, span.start, span.end)
+            span = Span(span.start, span.end, output)
+        spans.append(span)
+    if len(spans) == len(kept):
         return block
-    inner = [tag for tag in block.tags if span.start < tag.at < span.end]
-    tags = block.tags
-    if inner:
-        pairs = {tag.pair for tag in inner if tag.pair >= 0}
-        inner = [
-            tag for tag in tags if tag in inner or (tag.pair in pairs and span.start <= tag.at <= span.end)
-        ]
-        if any(tag.pair in pairs and tag not in inner for tag in tags):
-            return block
-        tags = tuple(tag for tag in tags if tag not in inner)
-        output = write(block.text, (), inner, block.escape, span.start, span.end)
-        span = Span(span.start, span.end, output)
-    spans = sorted([*block.spans, span], key=lambda one: one.start)
-    return Segment(block.text, tuple(spans), tags, block.escape)
+    left = tuple(tag for number, tag in enumerate(tags) if number not in taken)
+    return Segment(block.text, tuple(sorted(spans, key=lambda one: one.start)), left, block.escape)
 
 
-def _separators(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
+def _overlap(spans: Sequence[Span], starts: Sequence[int], start: int, end: int) -> bool:
+    """Tell whether one of some disjoint, ascending spans, which begin at `starts`, overlaps."""
+    index = bisect_left(starts, end) - 1
+    return index >= 0 and spans[index].end > start
+
+
+def _separators(block: Segment) -> list[int]:
     """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`."""
+    starts = [span.start for span in block.spans]
     return [
         offset
-        for match in SEPARATOR.finditer(text)
-        if not any(start < match.end() and match.start() < end for start, end in kept)
+        for match in SEPARATOR.finditer(block.text)
+        if not _overlap(block.spans, starts, *match.span())
         for offset in match.span()
-        if 0 < offset < len(text)
+        if 0 < offset < len(block.text)
     ]
 
 

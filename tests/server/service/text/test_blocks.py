@@ -1,5 +1,6 @@
 """Blocks become sentences and what is copied; joined again they are the block."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,8 @@ def test_a_block_that_is_one_sentence_is_not_cut(vocabulary: Vocabulary) -> None
 
 
 PIECES = st.sampled_from(
-    ["Hello ", "there. ", "Who? ", "{x} ", "12:30 ", "😀", "😀 ", "(yes) ", "| ", "日本 ", "a@b.example ", "é",
-     "- ", "& ", "<", "Mr. ", "\u00a0", "“ok” ", "%s", "etc."]
+    ["Hello ", "there. ", "Who? ", "{x} ", "12:30 ", "😀", "😀 ", "(yes) ", "| ", "日本 ", "a@b.example ",
+     "é", "- ", "& ", "<", "Mr. ", "\u00a0", "“ok” ", "%s", "etc."]
 )  # fmt: skip
 
 
@@ -89,3 +90,21 @@ def test_what_is_no_word_is_written_again(
     # A tag may stand in the middle of a word.
     for sign in always if tags else (*always, "{x}", "12:30", "日本", "a@b.example", "%s", "Hello", "there"):
         assert written.count(sign) == before.count(sign)
+
+
+@pytest.mark.parametrize(
+    "unit", ["{x} word ", "{x} » ", "a » ", "(a ", '"a" ', "😀 word ", "日本 ", "1,5 kg ", "& ", "Who? "]
+)
+def test_time_is_linear(vocabulary: Vocabulary, unit: str) -> None:
+    def seconds(count: int) -> float:
+        text = unit * count
+        tags = tuple(Tag(at * len(unit), "<b>") for at in range(count))
+        times = []
+        for _ in range(2):
+            began = time.thread_time()
+            sentences_of(Segment(text, (), tags), "en", vocabulary)
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    # Eight times the text in 64 times the time would be quadratic.
+    assert seconds(3200) < 24 * max(seconds(400), 1e-3)
