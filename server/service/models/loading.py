@@ -115,6 +115,8 @@ def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Mea
     limits = text.checks
     return Measured(
         tuple(mask.template for mask in text.masks) or DEFAULT_MASKS,
+        tuple(mask.template for mask in sorted(text.masks, key=lambda mask: -mask.both_copied))
+        or DEFAULT_MASKS,
         text.comfortable_source_tokens,
         Thresholds(
             limits.from_source_tokens, limits.min_length_ratio, limits.max_length_ratio, limits.min_coverage

@@ -34,12 +34,14 @@ class Measured:
 
     Attributes:
         masks: templates that the model copies, best first.
+        masks_together: the same, best first for sentences with several.
         comfortable_tokens: source tokens above which a sentence is better cut; None if it never is.
         thresholds: of the checks.
         lexicon: lexical tables, if the bundle has some.
     """
 
     masks: tuple[str, ...] = DEFAULT_MASKS
+    masks_together: tuple[str, ...] = DEFAULT_MASKS
     comfortable_tokens: int | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     lexicon: Lexicon | None = None
@@ -68,10 +70,14 @@ class ModelText:
         self._longest = max_source_tokens
         self._comfortable = measured.comfortable_tokens
         self._lexicon = measured.lexicon
-        self.masks = measured.masks
+        self._masks = measured.masks, measured.masks_together
         self.vocabulary = Vocabulary(tokenizer)
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
+
+    def masks(self, spans: int) -> tuple[str, ...]:
+        """Give templates of masks for a sentence with so many spans, best first."""
+        return self._masks[spans > 1]
 
     def restored(self, sentence: str) -> tuple[str, bool]:
         """Undo capitals; say whether the translation belongs in capitals."""

@@ -156,7 +156,7 @@ class SentenceTranslator:
 
     def _whole(self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0) -> Job[_Draft]:
         """Translate a segment; its spans climb down the ladder."""
-        templates = self._model.masks if segment.spans else self._model.masks[:1]
+        templates = self._model.masks(len(segment.spans))
         for rung, template in enumerate((*templates[:2], *templates[:1])):
             if not segment.spans and rung:
                 break
