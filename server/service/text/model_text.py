@@ -22,8 +22,9 @@ _BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
 """What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
 _SPELLED_PIECES = 3
 _MOST_NAMES = 3
-_TRANSLATED = -2.5
-"""Coverage of a name above which the lexical tables know its translation."""
+_MANY_PIECES = 4
+_TRANSLATED = (-2.5, -1.0)
+"""Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
 _AROUND = 8
 """Tokens left for what stands around a text."""
 
@@ -111,26 +112,33 @@ class ModelText:
             return []
         found = []
         said = set(_NAME.findall(target.text))
+        cased, _ = self.restored(segment.text)
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
             name = match[0]
-            is_short = name.isupper() and 2 < len(name) < _LONGEST_ABBREVIATION
+            pieces = self.vocabulary.count_pieces(name)
+            is_short = name.isupper() and 1 < len(name) < _LONGEST_ABBREVIATION  # not `I`
             begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
-            if not is_short and (
-                language in CAPITAL_NOUNS or begins or self.vocabulary.count_pieces(name) < _SPELLED_PIECES
+            if not is_short and (language in CAPITAL_NOUNS or begins or pieces < _SPELLED_PIECES):
+                continue
+            if (
+                name in said
+                or cased[start:end] != name
+                or any(span.start < end and start < span.end for span in segment.spans)
             ):
                 continue
-            if name in said or any(span.start < end and start < span.end for span in segment.spans):
-                continue
-            if self._lexicon is None or not self._accounts_for(name, target.text):
+            if (
+                self._lexicon is None
+                or self._coverage_of(name, target.text) < _TRANSLATED[pieces > _MANY_PIECES]
+            ):
                 found.append(Span(start, end))
         return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
 
-    def _accounts_for(self, name: str, text: str) -> bool:
+    def _coverage_of(self, name: str, text: str) -> float:
         assert self._lexicon is not None
         ids = self._tokenizer.encode(name)
         (target,) = self.target_ids([text])
-        return coverage(self._lexicon, ids, target) > _TRANSLATED
+        return coverage(self._lexicon, ids, target)
 
     def decoded(self, ids: Sequence[int]) -> str:
         """Turn target ids into text."""

@@ -16,6 +16,8 @@ _INSTEAD = {
 }  # fmt: skip
 _AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
 _MAX_WORDS = 20_000
+_FEWEST_PIECES = 1000
+"""Of a vocabulary that says something about words; a smaller one spells them all."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 # A word of Latin letters without one is none; other scripts have no vowels that could be told here.
 _VOWELS = re.compile(r"[aeiouyäëïöüáéíóúàèìòùâêîôûæœøåãõ]|[^\x00-\u024f]")
@@ -69,6 +71,8 @@ class Vocabulary:
 
     def is_gibberish(self, text: str) -> bool:
         """Tell whether no word of a text looks like one: letters that the model can only spell one by one."""
+        if len(self._pieces) < _FEWEST_PIECES:
+            return False
         words = [word for word in _LETTERS.findall(text.lower()) if len(word) > 2]
         letters, pieces = sum(map(len, words)), sum(map(self.count_pieces, words))
         if 3 * pieces < 2 * letters or not words:

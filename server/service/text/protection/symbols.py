@@ -67,9 +67,9 @@ def signs_to_tags(segment: Segment) -> Segment:
 
 def _with_space(text: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:
     """Take in a space beside a sign, within the offsets that no span or other sign has."""
-    if end < last and text[end] == " " and (not start or text[start - 1] == " "):
+    if end < last and text[end].isspace() and (not start or text[start - 1].isspace()):
         return start, end + 1
-    if start > first and text[start - 1] == " " and (end == len(text) or not text[end].isalnum()):
+    if start > first and text[start - 1].isspace() and (end == len(text) or not text[end].isalnum()):
         return start - 1, end
     return start, end
 
