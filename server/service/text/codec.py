@@ -100,16 +100,17 @@ class Document:
                 for guard in piece.guards
             )
 
-    def translations(self, hypotheses: int) -> list[TextTranslation]:
+    def translations(self, hypotheses: int, *, fill: bool = False) -> list[TextTranslation]:
         """Put the texts together; hypothesis n of a text is made of hypothesis n of each of its sentences.
 
         Args:
             hypotheses: most translations of each text.
+            fill: whether each has as many, the last one several times if there are no others.
 
         Returns:
             One for each text.
         """
-        return [_assembled(pieces, hypotheses) for pieces in self.pieces]
+        return [_assembled(pieces, hypotheses, fill=fill) for pieces in self.pieces]
 
 
 class TextCodec:
@@ -195,9 +196,10 @@ class TextCodec:
         return [next(translated) if isinstance(piece, Segment) else piece for piece in pieces]
 
 
-def _assembled(pieces: Sequence[_Piece], hypotheses: int) -> TextTranslation:
+def _assembled(pieces: Sequence[_Piece], hypotheses: int, *, fill: bool = False) -> TextTranslation:
     used = [piece for piece in pieces if not isinstance(piece, str)]
-    count = min(hypotheses, max((len(one.texts) for one in used), default=1))
+    most = hypotheses if fill else max((len(one.texts) for one in used), default=1)
+    count = min(hypotheses, most)
     texts, scores = [], []
     for rank in range(count):
         # A sentence may have fewer translations than another; its last one stands in.

@@ -40,6 +40,7 @@ class Way:
         framing: ids around every sentence, which tell a multilingual model the direction.
         hypotheses: translations wanted of each.
         guard: `off` leaves the model's words alone, `flag` checks them, `mend` also tries again.
+        every_hypothesis: whether hypotheses that differ in marks alone are kept, too.
         may_be_cut: whether the client limits lengths, so that a cut translation is no fault of the model.
     """
 
@@ -48,6 +49,7 @@ class Way:
     framing: Framing = _NO_FRAMING
     hypotheses: int = 1
     guard: str = "mend"
+    every_hypothesis: bool = False
     may_be_cut: bool = False
 
 
@@ -127,7 +129,8 @@ class SentenceTranslator:
         guards = tuple((reason, "kept" if reason in left else "mended") for reason in fired)
         texts = [self._written(segment, one.target, way) for one in draft.hypotheses]
         scores = [one.score for one in draft.hypotheses]
-        return TranslatedSentence(*_distinct(texts, scores), draft.finish_reason, guards, draft.rung)
+        kept = (tuple(texts), tuple(scores)) if way.every_hypothesis else _distinct(texts, scores)
+        return TranslatedSentence(*kept, draft.finish_reason, guards, draft.rung)
 
     def _draft(
         self, segment: Segment, way: Way, begin: tuple[int, ...], limit: int | None = None

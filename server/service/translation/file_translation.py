@@ -192,7 +192,15 @@ class LineTranslator:
         self._codec = TextCodec(text_side(model, limits), limits)
         source, target = choose_direction(model.manifest, options.source, options.target)
         framing = model.manifest.framing(source, target)
-        self._way = Way(source, target, framing, requested.num_hypotheses, options.text.guard)
+        self._way = Way(
+            source,
+            target,
+            framing,
+            requested.num_hypotheses,
+            options.text.guard,
+            every_hypothesis=options.n_best,
+            may_be_cut="max_decoding_length" in requested.stated,
+        )
         self._reading = Reading(options.text, split=options.split, every_line=True)
         self._limits = replace(limits, target_prefix=framing.target_prefix)
         self._stop = threading.Event()
@@ -232,7 +240,7 @@ class LineTranslator:
                 raise LineError(
                     lines.first_number, f"this line or one soon after it failed: {error}"
                 ) from error
-        texts = document.translations(self._requested.num_hypotheses)
+        texts = document.translations(self._requested.num_hypotheses, fill=self._n_best)
         last = len(texts) - 1
         for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
             # One line in, one line out, whatever the model writes.
