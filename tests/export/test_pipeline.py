@@ -302,7 +302,7 @@ def test_weights_that_differ_from_pytorch_are_stopped(
 def test_tokens_that_differ_from_pytorch_are_stopped(
     tmp_path: Path, tiny_checkpoint: Path, text: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(runner: GraphRunner, sources: Sequence[Sequence[int]]) -> list[Decoded]:
+    def wrong(runner: GraphRunner, sources: Sequence[Sequence[int]], _: object) -> list[Decoded]:
         return [Decoded(index, [5, 5, 5], finished=True) for index in range(len(sources))]
 
     monkeypatch.setattr("export.quality_gates.decode_all", wrong)
