@@ -18,6 +18,8 @@ from server.service.text.vocabulary import Vocabulary
 _MASK = "PH1"
 _NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)")
 _LONGEST_ABBREVIATION = 6
+_TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU"))
+"""Abbreviations that are mostly translated; the two last ones are those of `EE.UU.`."""
 _BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
 """What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
 _SPELLED_PIECES = 3
@@ -117,7 +119,7 @@ class ModelText:
             start, end = match.span()
             name = match[0]
             pieces = self.vocabulary.count_pieces(name)
-            is_short = name.isupper() and 1 < len(name) < _LONGEST_ABBREVIATION  # not `I`
+            is_short = 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
             if not is_short and (language in CAPITAL_NOUNS or begins or pieces < _SPELLED_PIECES):
                 continue

@@ -99,6 +99,7 @@ def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
         ("It costs $5, or 3,50 €.", ["$5", "3,50 €"]),
         ("from 10:30 to 11:45", ["10:30", "11:45"]),
         ("pre{x}post", ["pre{x}post"]),
+        ("+44 20 7946 0812 20 °C", ["+44 20 7946 0812", "20 °C"]),
     ],
 )
 def test_marks_around_it_stay_with_the_sentence(text: str, kept: list[str]) -> None:
