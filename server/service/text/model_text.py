@@ -119,7 +119,9 @@ class ModelText:
             start, end = match.span()
             name = match[0]
             pieces = self.vocabulary.count_pieces(name)
-            is_short = 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
+            is_short = (
+                1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
+            )
             begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
             if not is_short and (language in CAPITAL_NOUNS or begins or pieces < _SPELLED_PIECES):
                 continue

@@ -307,3 +307,13 @@ def test_nothing_to_translate_asks_nobody() -> None:
     model.tokenizer.encode = lambda text: []  # type: ignore[method-assign]
     assert model.translate("one two").texts == ("one two",)
     assert model.asked == []
+
+
+@pytest.mark.parametrize("sign", ["💨 ", " 💨", "💨"])
+@pytest.mark.parametrize("at", [0, 5, 9])
+def test_a_sign_leaves_no_white_space_at_the_ends(sign: str, at: int) -> None:
+    model = Model(lambda one, words: [words[::-1]])
+    (text,) = model.translate(Segment("wind weak", (), (Tag(at, sign),)), OFF).texts
+    assert text.replace("💨", "").split() == ["WEAK", "WIND"]
+    assert text == text.strip()
+    assert "  " not in text
