@@ -18,8 +18,8 @@ from server.service.text.output.shape import edited, shape
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags, write
-from server.service.text.protection.symbols import pairs_to_tags
-from server.service.text.segment import Segment, Span, Tag, Target
+from server.service.text.protection.symbols import pairs_to_tags, spaced
+from server.service.text.segment import Segment, Span, Target
 
 _NO_FRAMING = Framing((), (), ())
 _MIN_WORDS_TO_CUT = 8
@@ -288,7 +288,7 @@ class SentenceTranslator:
         if not segment.tags and not target.spans and segment.escape == "none":
             return target.text
         placed = place_tags(segment, target, self._model.aligner) if segment.tags else []
-        return write(target, [(at, _spaced(at, tag, target.text)) for at, tag in placed], segment.escape)
+        return write(target, [(at, spaced(at, tag, target.text)) for at, tag in placed], segment.escape)
 
 
 def _joined(parts: Sequence[Segment], drafts: Sequence[_Draft]) -> _Draft:
@@ -338,17 +338,6 @@ def _inner(part: Segment) -> tuple[int, int]:
 def _is_better(new: Hypothesis, old: Hypothesis) -> bool:
     """Fewer alarms are better; with as many, the one that accounts better for its source."""
     return (-len(new.alarms), new.coverage) > (-len(old.alarms), old.coverage)
-
-
-def _spaced(at: int, tag: Tag, text: str) -> Tag:
-    """Give a sign that came to another place its space on the other side, if that is where a word is."""
-    sign = tag.output.strip()
-    if tag.pair >= 0 or sign == tag.output or tag.output[0] in "\r\n":
-        return tag
-    before, behind = text[:at][-1:], text[at : at + 1]
-    left = " " if before and not before.isspace() else ""
-    right = " " if behind.isalnum() else ""
-    return replace(tag, output=left + sign + right)
 
 
 def _without_spans(draft: _Draft, segment: Segment) -> _Draft:

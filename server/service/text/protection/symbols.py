@@ -6,6 +6,7 @@ reads is the sentence without them.
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from server.service.text.reading.edges import escaped
 from server.service.text.segment import Segment, Tag
@@ -63,6 +64,23 @@ def signs_to_tags(segment: Segment) -> Segment:
         return segment
     merged = _merge(segment.tags, signs)
     return Segment(text, kept, merged, segment.escape).edited(edits)
+
+
+def spaced(at: int, tag: Tag, text: str) -> Tag:
+    """Give a sign that came to another place its space on the other side, if that is where a word is.
+
+    Args:
+        at: offset of the sign in the translation.
+        tag: the sign with the space that it had; elements and line breaks stay as they are.
+        text: of the translation.
+    """
+    sign = tag.output.strip()
+    if tag.pair >= 0 or sign == tag.output or tag.output[0] in "\r\n":
+        return tag
+    before, behind = text[:at][-1:], text[at : at + 1]
+    left = " " if before and not before.isspace() else ""
+    right = " " if behind.isalnum() else ""
+    return replace(tag, output=left + sign + right)
 
 
 def _with_space(text: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:
