@@ -77,7 +77,7 @@ def spaced(at: int, tag: Tag, text: str) -> Tag:
     sign = tag.output.strip()
     if tag.pair >= 0 or sign == tag.output or tag.output[0] in "\r\n":
         return tag
-    before, behind = text[:at][-1:], text[at : at + 1]
+    before, behind = text[max(0, at - 1) : at], text[at : at + 1]
     left = " " if before and not before.isspace() else ""
     right = " " if behind.isalnum() else ""
     return replace(tag, output=left + sign + right)
