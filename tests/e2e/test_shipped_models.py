@@ -26,7 +26,7 @@ STATION = {"en": "station", "de": "Bahnhof", "es": "estación", "fr": "gare"}
 @pytest.fixture(scope="module")
 def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     log = tmp_path_factory.mktemp("shipped") / "log"
-    with serving(repository / "bundles", log, workers=0) as running:
+    with serving(repository / "bundles", log, workers=0, guard="mend") as running:
         yield running
 
 
