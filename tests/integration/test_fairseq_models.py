@@ -83,7 +83,7 @@ def test_writes_what_generate_writes(served: Served, directory: Path, family: Fa
         expected = reference.generate(texts, num_beams=beams, **reference.forced)
         found = served.generate(texts, options, direction)
         assert found == expected
-        assert len({tuple(row) for row in found}) > 60, "targets differ"
+        assert len({tuple(row) for row in found}) > 40, "targets differ"
 
 
 def test_scores_and_ids_are_those_of_transformers(directory: Path, family: Family, tmp_path: Path) -> None:
