@@ -98,20 +98,20 @@ def test_capitals_and_numbers_survive(server: RunningServer) -> None:
     [
         (
             "de",
-            "Hallo, wie geht es dir?",
-            "Ich finde meine Schlüssel nicht.",
+            "Hallo, wie geht es dir",
+            "Ich finde meine Schlüssel nicht",
             "Wir treffen uns um 17:45 Uhr in Reykjavík, Zimmer B-12.",
         ),
         (
             "es",
-            "Hola, ¿cómo estás?",
-            "No puedo encontrar mis llaves.",
+            "Hola, cómo estás",
+            "no puedo encontrar mis llaves",
             "Nos vemos a las 17:45 en Reykjavík, habitación B-12.",
         ),
         (
             "fr",
-            "Bonjour, comment allez-vous ?",
-            "Je ne trouve pas mes clés.",
+            "Bonjour, comment allez-vous",
+            "je ne trouve pas mes clés",
             "Retrouve-moi à 17:45 à Reykjavík, chambre B-12.",
         ),
     ],
@@ -158,9 +158,11 @@ def test_english_as_people_type_it(
 )
 def test_into_english_as_people_type_it(server: RunningServer, source: str, typed: list[str]) -> None:
     answers = [translate(server, text, source, "en").json()["translatedText"] for text in typed]
+    # A mark that nobody typed is not added.
     assert answers[:3] == [
-        "Hello, how are you?",
-        "I can't find my keys.",
+        "Hello, how are you" + "?" * typed[0].endswith("?"),
+        "I can't find my keys",
         "Meet me at 17:45 in Reykjavík, room B-12.",
     ]
-    assert answers[3] in ("Bye!", "Goodbye!")
+    assert answers[3].rstrip("!") in ("Bye", "Goodbye")
+    assert answers[3].endswith("!") == typed[3].endswith("!")
