@@ -101,7 +101,11 @@ def test_one_more_field_is_one_more_everywhere() -> None:
 def test_an_option_without_rules_of_its_own_is_named_where_it_is_defined_and_in_the_search() -> None:
     for name in ("patience", "repetition_penalty"):
         found = subprocess.run(
-            ["git", "grep", "-l", name, "--", "server/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+            ["git", "grep", "-l", name, "--", "server/*.py"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         files = set(found.stdout.split())
         assert "server/engine/options.py" in files

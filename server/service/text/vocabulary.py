@@ -37,6 +37,7 @@ class Vocabulary:
         self._unknown = {
             i for i, piece in enumerate(self._pieces) if piece.startswith("<0x") or piece == "<unk>"
         }
+        self._has_bytes = "<0x41>" in self._pieces
         self._characters: dict[str, bool] = {}
         self._readable: set[str] = set()
         self._counts: OrderedDict[str, int] = OrderedDict()
@@ -95,8 +96,12 @@ class Vocabulary:
         unseen = set(segment.text).difference(self._readable)
         if not unseen:
             return segment
-        strange = {one for one in unseen if not one.isspace() and not self.knows(one)}
+        strange = {one for one in unseen if not (one.isspace() or self.knows(one) or self._spells(one))}
         return segment if not strange else self._without(segment, strange, language)
+
+    def _spells(self, character: str) -> bool:
+        """Whether it is a Latin letter that the model reads as bytes: it may know how to copy a name."""
+        return self._has_bytes and character.isalpha() and unicodedata.name(character, "").startswith("LATIN")
 
     def _without(self, segment: Segment, strange: set[str], language: str) -> Segment:
         text, kept = segment.text, segment.spans

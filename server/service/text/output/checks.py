@@ -16,7 +16,8 @@ REASONS = ("loop", "truncated", "overlong", "copied", "invalid", "detached", "nu
 """Alarms, most serious first."""
 
 _WORD = re.compile(r"\w+")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_SEPARATORS = re.compile(r"[.,:]")
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
 LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
@@ -197,7 +198,8 @@ def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -
 
 
 def _numbers(text: str, language: str) -> tuple[Counter[str], Counter[str]]:
-    digits = Counter(number.lstrip("0") or "0" for number in _NUMBER.findall(_GROUPED.sub("", text)))
+    plain = [_SEPARATORS.sub("", number) for number in _NUMBER.findall(_GROUPED.sub("", text))]
+    digits = Counter(number.lstrip("0") or "0" for number in plain)
     known = _NUMBER_OF.get(language)
     if known is None:
         return digits, Counter()

@@ -107,6 +107,8 @@ _ALWAYS = re.compile(
     )
 )
 _PLAIN_NUMBER = re.compile(r"\d+")
+_PLAIN = re.compile(r"\d[\d.,:'’]*|[A-Z]-\d{1,3}")
+_FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\w\.\w")
 _LAST = ".,;:!?…'\"’”»)]}"
@@ -123,19 +125,29 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
     Returns:
         Disjoint spans, ascending; none is empty.
     """
-    found = (
-        [
-            _end_of_address(text, *match.span()) if match.lastgroup in ("address", "path") else match.span()
-            for match in _ALWAYS.finditer(text)
-        ]
-        if _SOME.search(text)
-        else []
-    )
+    found = [span for span in _matches(text) if not _is_plain_number(text, *span)]
     for pattern in protect:
         found += [match.span() for match in pattern.finditer(text) if match.end() > match.start()]
     if not found:
         return []
     return [Span(start, end) for start, end in _merged(_whole_words(text, found))]
+
+
+def _matches(text: str) -> list[tuple[int, int]]:
+    if not _SOME.search(text):
+        return []
+    return [
+        _end_of_address(text, *match.span()) if match.lastgroup in ("address", "path") else match.span()
+        for match in _ALWAYS.finditer(text)
+    ]
+
+
+def _is_plain_number(text: str, start: int, end: int) -> bool:
+    """Tell whether a model mostly copies it: few digits, and no more than separators between them."""
+    found = text[start:end]
+    if _PLAIN.fullmatch(found) is None or found.isdigit():
+        return False
+    return sum(map(str.isdigit, found)) <= _FEW_DIGITS
 
 
 def find_numbers(segment: Segment) -> list[Span]:
@@ -148,7 +160,7 @@ def find_numbers(segment: Segment) -> list[Span]:
         Disjoint spans, ascending.
     """
     kept = [(span.start, span.end) for span in segment.spans]
-    found = [match.span() for match in _PLAIN_NUMBER.finditer(segment.text)]
+    found = [*_matches(segment.text), *(match.span() for match in _PLAIN_NUMBER.finditer(segment.text))]
     free = [one for one in found if not any(start < one[1] and one[0] < end for start, end in kept)]
     return [Span(start, end) for start, end in _merged(_whole_words(segment.text, free))]
 
