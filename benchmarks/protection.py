@@ -31,8 +31,8 @@ BATCH = 64
 KINDS = (
     "{name}", "{0}", "{{count}}", "${total}", "%s", "%1$s", "%(user)s", "%d", "$t(menu.open)", "__CITY__",
     ":street", "%{key}", '<x id="1"/>', "https://a.example/b?c=1#d", "www.example.org/x", "me+x@mail.example",
-    "@someone", "#topic", "/etc/app/conf.d", "C:\\Data\\x.txt", "`a.b()`", "1.234.567,50", "€19.99", "2026-11-27",
-    "+44 20 7946 0812", "MX-7040b", "PH1", "Q7", "XX1", "20 °C",
+    "@someone", "#topic", "/etc/app/conf.d", "C:\\Data\\x.txt", "`a.b()`", "1.234.567,50", "€19.99",
+    "2026-11-27", "+44 20 7946 0812", "MX-7040b", "PH1", "Q7", "XX1", "20 °C",
 )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def test_help_shows_every_command_in_its_group_and_the_exit_codes() -> None:
         group: re.findall(r"^  ([a-z][a-z-]+)  ", rows, re.MULTILINE) for group, rows in groups.items()
     }
     assert commands["Train"] == ["train", "corpus", "average", "distill"]
-    assert commands["Bring in and out"] == ["export", "import", "shortlist"]
+    assert commands["Bring in and out"] == ["export", "import", "shortlist", "measure"]
     assert commands["Serve"] == ["serve", "reload", "api-key", "translate"]
     assert commands["Measure"] == ["evaluate", "bench-http"]
     assert sum(map(len, commands.values())) == len(dragoman.app.registered_commands)

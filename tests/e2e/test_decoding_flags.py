@@ -4,6 +4,7 @@ The engine is run in this process on the same bundle, with options that are writ
 """
 
 import random
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -60,7 +61,8 @@ def run(model: ServedModel) -> Run:
 
 def texts(model: ServedModel, results: list[SequenceResult], nth: int = 0) -> list[str]:
     found = [model.tokenizer.decode(result.hypotheses[nth].tokens) for result in results]
-    return [text.replace("\n", " ") for text in found]  # a line for a line, whatever bytes are drawn
+    # A line for a line, whatever bytes are drawn, and no half characters or controls.
+    return [re.sub("[\ufffd\x00-\x08\x0e-\x1f]", "", text).replace("\n", " ") for text in found]
 
 
 def translate(bundle: Path, *flags: str) -> list[str]:

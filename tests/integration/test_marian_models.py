@@ -20,6 +20,7 @@ from server.errors import UnsupportedLanguageError
 from server.service.models.loading import load_model
 from server.service.request_limits import request_limits
 from server.service.translation.decoding_options import choose_options
+from server.service.text.options import TextOptions
 from server.service.translation.file_translation import LineOptions, LineTranslator
 from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.translator import Translator
@@ -34,6 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "multilingual": {"codes": ("de", "pt_BR", "zgh")},
     "renormalised": {"generation": {"renormalize_logits": True, "num_beams": 1}},
 }
+OWN_WORDS = TextOptions(guard="off")
 ODD = [
     "The café isn’t “open” – it’s closed…",
     "A price of 3 % (≈ 5 €), ½ off: «cheap»!",
@@ -212,10 +214,12 @@ def test_every_direction_of_a_multilingual_model_is_served(models: tuple[str, Pa
             ]
         assert len({tuple(texts) for texts in found.values()}) == 3
         requested, raw = RequestedOptions(), [[f"{text}\n".encode() for text in texts]]
-        lines = LineTranslator(model, limits, requested, LineOptions(split=False, target="pt_BR")).run(raw)
+        lines = LineTranslator(
+            model, limits, requested, LineOptions(split=False, target="pt_BR", text=OWN_WORDS)
+        ).run(raw)
         assert [line.text.rstrip("\n") for line in lines] == found["pt-BR"]
         with pytest.raises(UnsupportedLanguageError):
-            LineTranslator(model, limits, requested, LineOptions(target="fr"))
+            LineTranslator(model, limits, requested, LineOptions(target="fr", text=OWN_WORDS))
     finally:
         model.engine.close(0.0)
 

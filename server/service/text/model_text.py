@@ -23,6 +23,7 @@ _TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU"))
 _BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
 """What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
 _SPELLED_PIECES = 3
+_LONG_WORD_PIECES = 4
 _MOST_NAMES = 3
 _MANY_PIECES = 4
 _TRANSLATED = (-2.5, -1.0)
@@ -159,7 +160,8 @@ class ModelText:
         Returns:
             Offsets; none for a sentence that stays whole.
         """
-        most = min(self._longest - _AROUND, self._comfortable or self._longest)
+        hard = self._longest - _AROUND
+        most = min(hard, self._comfortable or hard)
         if limit is not None:
             most = min(most, limit)
         text, kept = segment.text, [(span.start, span.end) for span in segment.spans]
@@ -170,7 +172,11 @@ class ModelText:
                 if start <= first and last <= end:
                     part += text[position:first] + _MASK
                     position = last
-            return len(self._tokenizer.encode(part + text[position:end]))
+            part += text[position:end]
+            # A word that has to be spelled makes a sentence no longer, but for what the model can read at all.
+            counts = map(self.vocabulary.count_pieces, part.split())
+            words = sum(min(count, _LONG_WORD_PIECES) for count in counts)
+            return max(words, -(-len(self._tokenizer.encode(part)) * most // hard))
 
         # No piece is shorter than a byte, so that what has few bytes is short enough.
         if len(text) <= most // 4 or length(0, len(text)) <= most:

@@ -129,7 +129,11 @@ class SentenceTranslator:
         guards = tuple((reason, "kept" if reason in left else "mended") for reason in fired)
         texts = [self._written(segment, one.target, way) for one in draft.hypotheses]
         scores = [one.score for one in draft.hypotheses]
-        kept = (tuple(texts), tuple(scores)) if way.every_hypothesis else _distinct(texts, scores)
+        kept = (
+            (tuple(texts), tuple(scores))
+            if way.every_hypothesis or way.guard == "off"
+            else _distinct(texts, scores)
+        )
         return TranslatedSentence(*kept, draft.finish_reason, guards, draft.rung)
 
     def _draft(

@@ -72,7 +72,7 @@ def translate_lines(
     split: bool = True,
     direction: str | None = None,
 ) -> list[str]:
-    """Translate lines with a bundle that is loaded for them alone.
+    """Translate lines with a bundle that is loaded for them alone, in the model's own words.
 
     Args:
         bundle: directory of the bundle.
@@ -97,7 +97,7 @@ def translate_lines(
         limits = request_limits(settings, model.manifest)
         check_options(requested, limits)
         source, target = _named(model.manifest, direction)
-        options = LineOptions(split=split, source=source, target=target)
+        options = LineOptions(split=split, source=source, target=target, text=TextOptions(guard="off"))
         translator = LineTranslator(model, limits, requested, options)
         arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
         return [line.text.removesuffix("\n") for line in translator.run(arrived)]

@@ -27,14 +27,14 @@ PATHS = (
     "src/main.rs", "README.md", "main.c", "/usr/local/", "`a.b()`", "``x = 1``", "```x = 1\ny```",
 )  # fmt: skip
 NUMBERS = (
-    "1,234.50", "1.234,50", "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1'000", "€19.99", "19,99 €",
-    "$5", "5€", "€5", "$1,000", "US$ 5", "EUR 20", "20 EUR", "1,000 USD", "£3.50", "12:30", "12:30:05",
+    "1 234,5", "10 000", "10\u00a0000", "1.000.000", "€19.99", "19,99 €",
+    "$5", "5€", "€5", "$1,000", "US$ 5", "EUR 20", "20 EUR", "1,000 USD", "£3.50",
     "5:30 pm", "8 h 30", "14h30", "2026-11-27", "27.11.2026", "11/27/2026", "2026-11-27T12:30:00Z", "20 °C",
     "20°C", "5 km", "5 km/h", "10 kg", "75%", "75 %", "3.5 GB", "100 m²", "50 mph", "n = 5", "x >= 10",
-    "10-12", "1984", "3.14", "~2.5", "-0.21",
+    "10-12", "1984", "~2.5", "-0.21",
 )  # fmt: skip
 SERIALS = (
-    "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "10.0.22", "v1.2.3", "v2",
+    "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "v1.2.3", "v2",
     "1.2.3-beta.1", "192.168.0.1", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000",
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
     "UTF-8", "R2-D2", "PH1", "Q7", "XX1", "H2O", "A4", "mp3", "i18n", "0x8007064c", "Na+",
@@ -77,6 +77,15 @@ def test_it_is_found_whole_wherever_it_stands(kept: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "number", ["1,234.50", "1.234,50", "1'000", "12:30", "12:30:05", "3.14", "10.0.22", "B-12", "7"]
+)
+def test_a_number_that_models_copy_is_found_whole_when_one_has_lost_it(number: str) -> None:
+    text = f"We saw {number} there."
+    assert found(text) == []
+    assert [text[span.start : span.end] for span in find_numbers(Segment(text))] == [number]
+
+
 @pytest.mark.parametrize("text", PLAIN)
 def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
     assert found(text) == []
@@ -97,7 +106,6 @@ def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
         ("a 50%-share", ["50%"]),
         ("{a}{b} and %s%s", ["{a}{b}", "%s%s"]),
         ("It costs $5, or 3,50 €.", ["$5", "3,50 €"]),
-        ("from 10:30 to 11:45", ["10:30", "11:45"]),
         ("pre{x}post", ["pre{x}post"]),
         ("+44 20 7946 0812 20 °C", ["+44 20 7946 0812", "20 °C"]),
     ],
