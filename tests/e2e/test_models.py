@@ -151,7 +151,7 @@ def test_models_shows_each_with_its_reports(house: House) -> None:
         manifest = json.loads((bundle / "manifest.json").read_text())
         for report in ("parity", "quality", "directions", "version"):
             expected = manifest[report]
-            no_ids = dict.fromkeys(("source_prefix_ids", "source_suffix_ids", "target_prefix_ids"), [])
+            no_ids = {f"{ids}_ids": [] for ids in ("source_prefix", "source_suffix", "target_prefix")}
             if report == "directions":
                 expected = [pair | no_ids for pair in expected]
             assert shown[name][report] == expected

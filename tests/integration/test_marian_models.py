@@ -19,8 +19,8 @@ from server.engine.options import DecodingOptions
 from server.errors import UnsupportedLanguageError
 from server.service.models.loading import load_model
 from server.service.request_limits import request_limits
-from server.service.translation.decoding_options import choose_options
 from server.service.text.options import TextOptions
+from server.service.translation.decoding_options import choose_options
 from server.service.translation.file_translation import LineOptions, LineTranslator
 from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.translator import Translator

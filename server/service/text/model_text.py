@@ -173,7 +173,7 @@ class ModelText:
                     part += text[position:first] + _MASK
                     position = last
             part += text[position:end]
-            # A word that has to be spelled makes a sentence no longer, but for what the model can read at all.
+            # A word that has to be spelled makes a sentence no longer, up to what the model can read.
             counts = map(self.vocabulary.count_pieces, part.split())
             words = sum(min(count, _LONG_WORD_PIECES) for count in counts)
             return max(words, -(-len(self._tokenizer.encode(part)) * most // hard))

@@ -78,7 +78,8 @@ class Vocabulary:
         letters, pieces = sum(map(len, words)), sum(map(self.count_pieces, words))
         if 3 * pieces < 2 * letters or not words:
             return False
-        return 5 * pieces >= 4 * letters or not any(_VOWELS.search(word) for word in words)
+        spelled = 5 * pieces >= 4 * letters if len(words) > 1 else 3 * pieces > 4 * letters
+        return spelled or not any(_VOWELS.search(word) for word in words)
 
     def readable(self, segment: Segment, language: str) -> Segment:
         """Give a block characters that the model has.
@@ -100,8 +101,9 @@ class Vocabulary:
         return segment if not strange else self._without(segment, strange, language)
 
     def _spells(self, character: str) -> bool:
-        """Whether it is a Latin letter that the model reads as bytes: it may know how to copy a name."""
-        return self._has_bytes and character.isalpha() and unicodedata.name(character, "").startswith("LATIN")
+        """Whether it is a letter with an accent that the model reads as bytes: it may know to copy a name."""
+        plain = unicodedata.normalize("NFKD", character)
+        return self._has_bytes and character.isalpha() and plain[0].isascii()
 
     def _without(self, segment: Segment, strange: set[str], language: str) -> Segment:
         text, kept = segment.text, segment.spans
@@ -129,7 +131,8 @@ class Vocabulary:
                     begin = spans.pop().start
                 spans.append(Span(begin, end))
             else:
-                if end < len(text) and text[end] == " " and (not position or text[position - 1] == " "):
+                following = kept[index].start if index < len(kept) else len(text)
+                if end < following and text[end] == " " and (not position or text[position - 1] == " "):
                     end += 1
                 parts_words = text[position - 1 : position].isalnum() and text[end : end + 1].isalnum()
                 edits.append((position, end, " " if parts_words else ""))

@@ -107,7 +107,7 @@ _ALWAYS = re.compile(
     )
 )
 _PLAIN_NUMBER = re.compile(r"\d+")
-_PLAIN = re.compile(r"\d[\d.,:'’]*|[A-Z]-\d{1,3}")
+_PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\w\.\w")

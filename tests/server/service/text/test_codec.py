@@ -109,7 +109,7 @@ def test_alternatives_that_differ_in_marks_alone_are_left_out() -> None:
         def decode(self, ids: Sequence[int]) -> str:
             return super().decode(ids[:1]) + "!" * len(ids)
 
-    document = codec_of(Exclaiming()).read(["One."], replace(WAY, hypotheses=2, guard="off"), Reading())
+    document = codec_of(Exclaiming()).read(["One."], replace(WAY, hypotheses=2, guard="flag"), Reading())
     assert translate(document, 2)[0].hypotheses == ("ONE.!",)
 
 

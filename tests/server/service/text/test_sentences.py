@@ -219,7 +219,10 @@ def test_hypotheses_without_their_masks_are_left_out() -> None:
 
 def test_alternatives_differ_in_words() -> None:
     model = Model(lambda one, words: [words, [f"{word}!" for word in words], [*words, "ja"]])
-    assert model.translate("one two", replace(OFF, hypotheses=3)).texts == ("ONE TWO", "ONE TWO JA")
+    flagged = replace(OFF, hypotheses=3, guard="flag")
+    assert model.translate("one two", flagged).texts == ("ONE TWO", "ONE TWO JA")
+    off = replace(OFF, hypotheses=3)
+    assert len(model.translate("one two", off).texts) == 3  # the model's own words, all of them
 
 
 LONG = "the old man came home late, because a train was slow, and his dog was asleep"

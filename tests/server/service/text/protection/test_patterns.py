@@ -78,7 +78,7 @@ def test_it_is_found_whole_wherever_it_stands(kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["1,234.50", "1.234,50", "1'000", "12:30", "12:30:05", "3.14", "10.0.22", "B-12", "7"]
+    "number", ["1,234.50", "1.234,50", "1'000", "12:30", "12:30:05", "3.14", "10.0.22", "7"]
 )
 def test_a_number_that_models_copy_is_found_whole_when_one_has_lost_it(number: str) -> None:
     text = f"We saw {number} there."
