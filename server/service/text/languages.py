@@ -127,8 +127,11 @@ class Directions:
             UnsupportedLanguageError: no direction has this language.
         """
         wanted = asked.strip().replace("_", "-").casefold()
-        served = {code.casefold(): code for code in self.codes}
+        served = {code.replace("_", "-").casefold(): code for code in self.codes}
+        # `en` and `en-GB` also mean a code with a script (`eng_Latn`), if no other has their language.
+        plain = base_language(wanted)
         code = served.get(wanted) or served.get(wanted.split("-")[0])
+        code = code or next((code for code in self.codes if base_language(code) == plain), None)
         if code is None:
             raise UnsupportedLanguageError(f"{field} is not a supported language; see GET /languages")
         return code

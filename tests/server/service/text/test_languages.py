@@ -46,3 +46,20 @@ def test_names_fall_back_to_the_code() -> None:
     assert language_name("de") == "German"
     assert language_name("tlh") == "tlh"
     assert language_name("deu_Latn") == "German"
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ("eng_Latn", "eng_Latn"),
+        ("eng-latn", "eng_Latn"),
+        ("en", "eng_Latn"),
+        ("en-GB", "eng_Latn"),
+        ("zh", "zho_Hans"),
+        ("zho_Hant", "zho_Hant"),
+        ("zh-CN", "zho_Hans"),
+    ],
+)
+def test_a_code_with_a_script_is_found_by_its_language(asked: str, code: str) -> None:
+    many = Directions([("eng_Latn", "zho_Hans"), ("eng_Latn", "zho_Hant"), ("zho_Hans", "eng_Latn")])
+    assert many.find(asked, "source") == code
