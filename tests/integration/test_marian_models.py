@@ -204,7 +204,9 @@ def test_every_direction_of_a_multilingual_model_is_served(models: tuple[str, Pa
         translator = Translator(model, limits)
         found = {}
         for target in ("de", "pt-BR", "zgh"):
-            request = TranslationRequest(target, tuple(texts), "en", target, time.monotonic() + 60)
+            request = TranslationRequest(
+                target, tuple(texts), "en", target, time.monotonic() + 60, text_options=OWN_WORDS
+            )
             answer = asyncio.run(translator.translate(request, "en", target))
             found[target] = [text.hypotheses[0] for text in answer.texts]
             coded = [f">>{target.replace('-', '_')}<< {text}" for text in texts]
