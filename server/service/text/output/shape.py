@@ -104,7 +104,8 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
             edits.insert(0, (0, 0, opening))
         elif end not in mark and opening in target.text and end in has and target.text.count(opening) == 1:
             place = target.text.index(opening)
-            edits.insert(0, (place, place + 1, ""))
+            if not any(span.start <= place < span.end for span in target.spans):
+                edits.insert(0, (place, place + 1, ""))
     return edits
 
 
