@@ -174,8 +174,8 @@ def read_settings(directory: Path) -> ModelSettings:
     architecture = (
         _architecture(model, path) if isinstance(model, _ModelFile) else t5_architecture(model, path)
     )
-    wishes = _generation_values(directory, values)
-    generation = _validate(_GenerationFile, wishes, directory / "generation_config.json")
+    requested = _generation_values(directory, values)
+    generation = _validate(_GenerationFile, requested, directory / "generation_config.json")
     suppressed = sorted(
         {word[0] for word in generation.bad_words_ids or ()} - {generation.eos_id}
         | set(generation.suppress_tokens or ())
@@ -210,9 +210,9 @@ def read_settings(directory: Path) -> ModelSettings:
         target_language=tokenizer.get("target_lang") or None,
         tokenizer=tokenizer,
         unapplied=[
-            f"{name} = {ascii(wishes[name])[:60]}"
+            f"{name} = {ascii(requested[name])[:60]}"
             for name, harmless in _UNAPPLIED.items()
-            if wishes.get(name) is not None and wishes[name] not in harmless
+            if requested.get(name) is not None and requested[name] not in harmless
         ],
     )
 

@@ -196,17 +196,17 @@ def _ids(config: CheckpointConfig) -> dict[str, int]:
 
 
 def _generation_config(config: CheckpointConfig) -> dict[str, Any]:
-    special, wishes = config.special_tokens, config.generation
+    special, requested = config.special_tokens, config.generation
     # Their length counts the start token.
-    steps = wishes.max_decoding_length or config.model.max_positions - 1
+    steps = requested.max_decoding_length or config.model.max_positions - 1
     values: dict[str, Any] = {
         **_ids(config),
         "max_length": steps + 1,
-        "num_beams": wishes.beam_size or 1,
-        "length_penalty": wishes.length_penalty,
-        "min_length": wishes.min_decoding_length + 1 if wishes.min_decoding_length else None,
-        "no_repeat_ngram_size": wishes.no_repeat_ngram_size,
-        "early_stopping": wishes.early_stopping,
+        "num_beams": requested.beam_size or 1,
+        "length_penalty": requested.length_penalty,
+        "min_length": requested.min_decoding_length + 1 if requested.min_decoding_length else None,
+        "no_repeat_ngram_size": requested.no_repeat_ngram_size,
+        "early_stopping": requested.early_stopping,
         "forced_eos_token_id": special.eos_id if special.forced_end else None,
         "forced_bos_token_id": special.target_prefix_ids[0] if special.target_prefix_ids else None,
         "bad_words_ids": [[number] for number in special.suppressed_ids] or None,

@@ -192,8 +192,8 @@ class Trainer:
                 self.scaler.scale(loss * (processes.count / tokens)).backward()
             total += float(loss.detach())
         # Signals reach processes at different updates: all stop after the same one.
-        total, wishes, late = processes.add([total, float(self._stop), float(self._time_is_up())])
-        self._stop_agreed = wishes > 0
+        total, stops, late = processes.add([total, float(self._stop), float(self._time_is_up())])
+        self._stop_agreed = stops > 0
         if late:
             self.progress.last_update = min(training.max_updates, number + training.cooldown_updates)
         self.scaler.unscale_(self.optimizer)

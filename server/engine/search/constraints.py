@@ -99,7 +99,7 @@ class Constraints:
             steps: [N], tokens chosen so far.
 
         Returns:
-            The number of steps, 0 if there are other wishes, and whether the end token is allowed in them.
+            The number of steps, 0 if other options need each, and whether the end token is allowed in them.
         """
         count = len(steps)
         if self._remembers[:count].any() or (steps < self._prefix_length[:count]).any():
