@@ -186,17 +186,17 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 def _reap(*_: object) -> None:
     """Let processes that have ended go, as `signal.signal` wants it."""
-    with contextlib.suppress(ChildProcessError):
-        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+    # Not whichever has ended: one that ends before `_fork` has noted it would stay noted, and its number be used again.
+    for pid in tuple(_children):
+        if os.waitpid(pid, os.WNOHANG)[0]:
             _children.discard(pid)
 
 
 def _end_children() -> None:
     """End the processes that this one has forked, and wait for their end."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Blocked, not reset: a handler taken away between a signal and its call is an error that Python prints.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for pid in _children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     for pid in _children:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+        os.waitpid(pid, 0)
