@@ -186,10 +186,11 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 def _reap(*_: object) -> None:
     """Let processes that have ended go, as `signal.signal` wants it."""
-    # Not whichever has ended: one that ends before `_fork` has noted it would stay noted, and its number be used again.
+    # Only noted ones: one that ended before `_fork` noted it would stay noted, and its number be used again.
     for pid in tuple(_children):
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            _children.discard(pid)
+        with contextlib.suppress(ChildProcessError):  # a second signal has interrupted us here
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                _children.discard(pid)
 
 
 def _end_children() -> None:
