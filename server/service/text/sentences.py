@@ -6,11 +6,22 @@ holds. What a check finds is mended once, and the better of both translations is
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from export.bundle import Framing
 from server.engine.sequence import FinishReason, SequenceResult
+from server.service.text.drafts import (
+    Draft,
+    Hypothesis,
+    cleaned,
+    in_capitals,
+    inner_part,
+    is_better,
+    join_drafts,
+    map_text,
+    without_spans,
+)
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.output.checks import Checked, marks_agree, numbers_agree, without_loops
@@ -54,23 +65,6 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """A translation of a segment.
-
-    Attributes:
-        target: text and spans.
-        score: of the search; the mean if it was put together of several.
-        alarms: what the checks found.
-        coverage: how well it accounts for its source; 0 at best.
-    """
-
-    target: Target
-    score: float
-    alarms: tuple[str, ...] = ()
-    coverage: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class TranslatedSentence:
     """What became of a sentence.
 
@@ -87,16 +81,6 @@ class TranslatedSentence:
     finish_reason: FinishReason
     guards: tuple[tuple[str, str], ...] = ()
     rung: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """Hypotheses of a segment, best first, why the best ended, the rung of the ladder, alarms of clauses."""
-
-    hypotheses: tuple[Hypothesis, ...]
-    finish_reason: FinishReason
-    rung: int = 0
-    mended: tuple[str, ...] = ()
 
 
 class SentenceTranslator:
@@ -138,30 +122,30 @@ class SentenceTranslator:
 
     def _draft(
         self, segment: Segment, way: Way, begin: tuple[int, ...], limit: int | None = None
-    ) -> Job[_Draft]:
+    ) -> Job[Draft]:
         """Translate a segment whole, or in clauses if it is longer than the model does well."""
         borders = self._model.clause_borders(segment, way.source, limit)
         if not borders:
             return (yield from self._whole(segment, way, begin))
         parts = segment.cut(borders)
         jobs = [self._clause(part, way, begin if not number else ()) for number, part in enumerate(parts)]
-        return _joined(parts, (yield from together(jobs)))
+        return join_drafts(parts, (yield from together(jobs)))
 
-    def _clause(self, part: Segment, way: Way, begin: tuple[int, ...]) -> Job[_Draft]:
-        start, end = _inner(part)
+    def _clause(self, part: Segment, way: Way, begin: tuple[int, ...]) -> Job[Draft]:
+        start, end = inner_part(part)
         core = part.cut([border for border in (start, end) if 0 < border < len(part.text)])
         inner = core[1 if start else 0] if start < end else part
         if not _LETTER.search(_outside(inner)):
-            return _Draft((Hypothesis(Target(inner.text, inner.spans), 0.0),), "eos")
+            return Draft((Hypothesis(Target(inner.text, inner.spans), 0.0),), "eos")
         draft = yield from self._whole(inner, way, begin)
         alarms = draft.hypotheses[0].alarms
         if way.guard == "mend" and ("loop" in alarms or "overlong" in alarms):
             tried = yield from self._whole(inner, way, begin, ngram=_BLOCKED_NGRAM)
-            if _is_better(tried.hypotheses[0], draft.hypotheses[0]):
+            if is_better(tried.hypotheses[0], draft.hypotheses[0]):
                 draft = replace(tried, mended=alarms)
         return draft
 
-    def _whole(self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0) -> Job[_Draft]:
+    def _whole(self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0) -> Job[Draft]:
         """Translate a segment; its spans climb down the ladder."""
         templates = self._model.masks(len(segment.spans))
         for rung, template in enumerate((*templates[:2], *templates[:1])):
@@ -173,7 +157,7 @@ class SentenceTranslator:
             source, capitals = self._model.restored(text)
             ids = self._model.source_ids(source)
             if not ids or (way.guard != "off" and self._model.is_gibberish(source, ids)):
-                return _Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
+                return Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
             framed = (*way.framing.source_prefix, *ids, *way.framing.source_suffix)
             (result,) = yield [ModelInput(framed, begin, required, ngram)]
             draft = self._read(segment, masks, source, ids, result, way, capitals)
@@ -190,7 +174,7 @@ class SentenceTranslator:
         result: SequenceResult,
         way: Way,
         capitals: bool,
-    ) -> _Draft | None:
+    ) -> Draft | None:
         """Turn what the model wrote into hypotheses; None if the best one lost a mask."""
         found: list[Hypothesis] = []
         for number, one in enumerate(result.hypotheses):
@@ -201,7 +185,7 @@ class SentenceTranslator:
                     return None
                 continue
             if capitals:
-                target = _upper(target)
+                target = in_capitals(target)
             alarms: tuple[str, ...] = ()
             coverage = 0.0
             if way.guard != "off":
@@ -211,8 +195,8 @@ class SentenceTranslator:
                 if not number:
                     alarms = self._alarms(segment, target, checked, way)
                     coverage = self._model.checks.coverage(checked) if alarms else 0.0
-            found.append(Hypothesis(_clean(target), one.score, alarms, coverage))
-        return _Draft(tuple(found), result.finish_reason)
+            found.append(Hypothesis(cleaned(target), one.score, alarms, coverage))
+        return Draft(tuple(found), result.finish_reason)
 
     def _alarms(self, segment: Segment, target: Target, checked: Checked, way: Way) -> tuple[str, ...]:
         found = self._model.checks.alarms(checked)
@@ -224,47 +208,47 @@ class SentenceTranslator:
             found.append("marks")
         return tuple(found)
 
-    def _around_spans(self, segment: Segment, way: Way, begin: tuple[int, ...]) -> Job[_Draft]:
+    def _around_spans(self, segment: Segment, way: Way, begin: tuple[int, ...]) -> Job[Draft]:
         """Translate the parts between the spans each on its own."""
         parts = between(segment)
         words = [part for part in parts if isinstance(part, Segment) and _LETTER.search(part.text)]
         jobs = [self._clause(part, way, begin if not number else ()) for number, part in enumerate(words)]
         drafts = iter((yield from together(jobs)))
-        pieces: list[tuple[Segment, _Draft]] = []
+        pieces: list[tuple[Segment, Draft]] = []
         for part in parts:
             if isinstance(part, Span):
                 own = segment.text[part.start : part.end]
                 kept = Target(own, (replace(part, start=0, end=len(own)),))
-                pieces.append((Segment(own, kept.spans), _Draft((Hypothesis(kept, 0.0),), "eos")))
+                pieces.append((Segment(own, kept.spans), Draft((Hypothesis(kept, 0.0),), "eos")))
             elif _LETTER.search(part.text):
                 pieces.append((part, next(drafts)))
             else:
-                pieces.append((part, _Draft((Hypothesis(Target(part.text), 0.0),), "eos")))
-        return _joined([part for part, _ in pieces], [draft for _, draft in pieces])
+                pieces.append((part, Draft((Hypothesis(Target(part.text), 0.0),), "eos")))
+        return join_drafts([part for part, _ in pieces], [draft for _, draft in pieces])
 
-    def _mended(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: _Draft) -> Job[_Draft]:
+    def _mended(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: Draft) -> Job[Draft]:
         """Try against the most serious alarm, and once more against another one that is left."""
         for _ in range(_MOST_ATTEMPTS):
             best = draft.hypotheses[0]
             if not best.alarms:
                 break
             tried = yield from self._mend(segment, way, begin, best)
-            if not _is_better(tried.hypotheses[0], best):
+            if not is_better(tried.hypotheses[0], best):
                 break
             draft = tried
         best = draft.hypotheses[0]
         if "loop" in best.alarms:
-            short = replace(best, target=_mapped(best.target, without_loops))
+            short = replace(best, target=map_text(best.target, without_loops))
             draft = replace(draft, hypotheses=(short, *draft.hypotheses[1:]))
         return draft
 
-    def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], best: Hypothesis) -> Job[_Draft]:
+    def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], best: Hypothesis) -> Job[Draft]:
         """Try once more, in the way that helps against the most serious alarm."""
         reason = best.alarms[0]
         if reason == "numbers" and (numbers := find_numbers(segment)):
             spans = sorted([*segment.spans, *numbers], key=lambda span: span.start)
             draft = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
-            return _without_spans(draft, segment)
+            return without_spans(draft, segment)
         if reason == "marks":
             tagged = pairs_to_tags(replace(segment, tags=()))
             if tagged.tags:
@@ -273,14 +257,14 @@ class SentenceTranslator:
         if reason == "names" and (names := self._model.lost_names(segment, best.target, way.source)):
             spans = sorted([*segment.spans, *names], key=lambda span: span.start)
             draft = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
-            return _without_spans(draft, segment)
+            return without_spans(draft, segment)
         words = len(_WORD.findall(segment.text))
         if words >= _MIN_WORDS_TO_CUT and reason not in ("numbers", "names", "marks"):
             length = len(self._model.source_ids(segment.text))
             return (yield from self._draft(segment, way, begin, limit=max(6, length // 2 + 1)))
         return (yield from self._whole(segment, way, begin, ngram=_BLOCKED_NGRAM))
 
-    def _with_marks(self, tagged: Segment, draft: _Draft, way: Way) -> _Draft:
+    def _with_marks(self, tagged: Segment, draft: Draft, way: Way) -> Draft:
         """Put quotes and brackets that were tags back as text."""
         best = draft.hypotheses[0]
         placed = place_tags(tagged, best.target, self._model.aligner)
@@ -293,93 +277,6 @@ class SentenceTranslator:
             return target.text
         placed = place_tags(segment, target, self._model.aligner) if segment.tags else []
         return write(target, [(at, spaced(at, tag, target.text)) for at, tag in placed], segment.escape)
-
-
-def _joined(parts: Sequence[Segment], drafts: Sequence[_Draft]) -> _Draft:
-    """Put the translations of parts together; hypothesis n of the whole is made of hypothesis n of each."""
-    count = max(len(draft.hypotheses) for draft in drafts)
-    joined = []
-    for rank in range(count):
-        text = ""
-        spans: list[Span] = []
-        alarms: list[str] = []
-        scores: list[float] = []
-        coverage = 0.0
-        for part, draft in zip(parts, drafts, strict=True):
-            one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
-            start, end = _inner(part)
-            if not text.endswith(" "):
-                text += part.text[:start]
-            if start < end:
-                spans += [
-                    replace(s, start=s.start + len(text), end=s.end + len(text)) for s in one.target.spans
-                ]
-                text += one.target.text + part.text[end:]
-            alarms += one.alarms
-            scores.append(one.score)
-            coverage += one.coverage
-        joined.append(
-            Hypothesis(
-                Target(text, tuple(spans)),
-                sum(scores) / len(scores),
-                tuple(dict.fromkeys(alarms)),
-                coverage / len(parts),
-            )
-        )
-    reason: FinishReason = "length" if any(draft.finish_reason == "length" for draft in drafts) else "eos"
-    mended = tuple(dict.fromkeys(alarm for draft in drafts for alarm in draft.mended))
-    return _Draft(tuple(joined), reason, max(draft.rung for draft in drafts), mended)
-
-
-def _inner(part: Segment) -> tuple[int, int]:
-    """Find what is between the white space at both ends of a part; white space of a span is none of that."""
-    start, end = len(part.text) - len(part.text.lstrip()), len(part.text.rstrip())
-    if part.spans:
-        start, end = min(start, part.spans[0].start), max(end, part.spans[-1].end)
-    return start, end
-
-
-def _is_better(new: Hypothesis, old: Hypothesis) -> bool:
-    """Fewer alarms are better; with as many, the one that accounts better for its source."""
-    return (-len(new.alarms), new.coverage) > (-len(old.alarms), old.coverage)
-
-
-def _without_spans(draft: _Draft, segment: Segment) -> _Draft:
-    """Make numbers that were protected text again."""
-    own = {segment.text[span.start : span.end] for span in segment.spans}
-    return replace(
-        draft,
-        hypotheses=tuple(
-            replace(
-                one,
-                target=Target(
-                    one.target.text,
-                    tuple(s for s in one.target.spans if one.target.text[s.start : s.end] in own),
-                ),
-            )
-            for one in draft.hypotheses
-        ),
-    )
-
-
-def _upper(target: Target) -> Target:
-    return _mapped(target, str.upper)
-
-
-def _clean(target: Target) -> Target:
-    """Take away what no text holds: half-written characters and controls, outside of the spans."""
-    if "\ufffd" not in target.text and target.text.isprintable():
-        return target
-    return _mapped(target, lambda text: re.sub("[\ufffd\x00-\x08\x0e-\x1f]", "", text))
-
-
-def _mapped(target: Target, change: Callable[[str], str]) -> Target:
-    edits, position = [], 0
-    for span in (*target.spans, Span(len(target.text), len(target.text))):
-        if (new := change(target.text[position : span.start])) != target.text[position : span.start]:
-            edits.append((position, span.start, new))
-        position = span.end
-    return edited(target, edits) if edits else target
 
 
 def _outside(segment: Segment) -> str:

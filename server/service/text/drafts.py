@@ -1,0 +1,139 @@
+"""Translations of a segment on their way to text, and how those of its parts become one."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from server.engine.sequence import FinishReason
+from server.service.text.output.shape import edited
+from server.service.text.segment import Segment, Span, Target
+
+_NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A translation of a segment.
+
+    Attributes:
+        target: text and spans.
+        score: of the search; the mean if it was put together of several.
+        alarms: what the checks found.
+        coverage: how well it accounts for its source; 0 at best.
+    """
+
+    target: Target
+    score: float
+    alarms: tuple[str, ...] = ()
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What became of a segment before its tags are put in.
+
+    Attributes:
+        hypotheses: best first, at least one.
+        finish_reason: why the best one ended.
+        rung: of the ladder for spans, 0 for the first.
+        mended: alarms of clauses that another try took away.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    finish_reason: FinishReason
+    rung: int = 0
+    mended: tuple[str, ...] = ()
+
+
+def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
+    """Put the translations of parts together; hypothesis n of the whole is made of hypothesis n of each.
+
+    Args:
+        parts: of a segment, in order.
+        drafts: of each.
+    """
+    count = max(len(draft.hypotheses) for draft in drafts)
+    joined = []
+    for rank in range(count):
+        text = ""
+        spans: list[Span] = []
+        alarms: list[str] = []
+        scores: list[float] = []
+        coverage = 0.0
+        for part, draft in zip(parts, drafts, strict=True):
+            one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
+            start, end = inner_part(part)
+            if not text.endswith(" "):
+                text += part.text[:start]
+            if start < end:
+                spans += [
+                    replace(s, start=s.start + len(text), end=s.end + len(text)) for s in one.target.spans
+                ]
+                text += one.target.text + part.text[end:]
+            alarms += one.alarms
+            scores.append(one.score)
+            coverage += one.coverage
+        joined.append(
+            Hypothesis(
+                Target(text, tuple(spans)),
+                sum(scores) / len(scores),
+                tuple(dict.fromkeys(alarms)),
+                coverage / len(parts),
+            )
+        )
+    reason: FinishReason = "length" if any(draft.finish_reason == "length" for draft in drafts) else "eos"
+    mended = tuple(dict.fromkeys(alarm for draft in drafts for alarm in draft.mended))
+    return Draft(tuple(joined), reason, max(draft.rung for draft in drafts), mended)
+
+
+def inner_part(part: Segment) -> tuple[int, int]:
+    """Find what is between the white space at both ends of a part; white space of a span is none of that."""
+    start, end = len(part.text) - len(part.text.lstrip()), len(part.text.rstrip())
+    if part.spans:
+        start, end = min(start, part.spans[0].start), max(end, part.spans[-1].end)
+    return start, end
+
+
+def is_better(new: Hypothesis, old: Hypothesis) -> bool:
+    """Fewer alarms are better; with as many, the one that accounts better for its source."""
+    return (-len(new.alarms), new.coverage) > (-len(old.alarms), old.coverage)
+
+
+def without_spans(draft: Draft, segment: Segment) -> Draft:
+    """Make spans that were protected for one try, and are none of the segment's, text again."""
+    own = {segment.text[span.start : span.end] for span in segment.spans}
+    return replace(
+        draft,
+        hypotheses=tuple(
+            replace(
+                one,
+                target=Target(
+                    one.target.text,
+                    tuple(s for s in one.target.spans if one.target.text[s.start : s.end] in own),
+                ),
+            )
+            for one in draft.hypotheses
+        ),
+    )
+
+
+def in_capitals(target: Target) -> Target:
+    """Write everything but the spans in capitals."""
+    return map_text(target, str.upper)
+
+
+def cleaned(target: Target) -> Target:
+    """Take away what no text holds: half-written characters and controls, outside of the spans."""
+    if "\ufffd" not in target.text and target.text.isprintable():
+        return target
+    return map_text(target, lambda text: _NO_TEXT.sub("", text))
+
+
+def map_text(target: Target, change: Callable[[str], str]) -> Target:
+    """Change what stands between the spans."""
+    edits, position = [], 0
+    for span in (*target.spans, Span(len(target.text), len(target.text))):
+        if (new := change(target.text[position : span.start])) != target.text[position : span.start]:
+            edits.append((position, span.start, new))
+        position = span.end
+    return edited(target, edits) if edits else target
