@@ -31,7 +31,8 @@ from export.bundle import load_manifest
 from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer
 from server.service.text.protection.alignment import WordAligner
-from server.service.text.protection.projection import place_tags, write
+from server.service.text.protection.projection import place_tags
+from server.service.text.protection.writing import write
 from server.service.text.reading.html import read_html
 from server.service.text.segment import Segment, Target
 
@@ -102,7 +103,7 @@ def rightly_placed(bundle: Path) -> int:
     for source, expected in SENTENCES:
         segment = next(piece for piece in read_html(source, "en") if isinstance(piece, Segment))
         target = Target(_TAG.sub("", expected[0]))
-        written = write(target, place_tags(segment, target, aligner), segment.escape)
+        written = write(target.text, target.spans, place_tags(segment, target, aligner), segment.escape)
         right += written in expected
         if written not in expected:
             print(f"misplaced: {written}")

@@ -21,7 +21,7 @@ from model.positions import PositionEmbedding, RelativeBias, bias_of_layers, rel
 
 @dataclass
 class DecoderCache:
-    """Keys and values of a batch that is decoded step by step; owned by whoever runs the steps.
+    """Keys and values of a batch that is decoded step by step; owned by the caller, who runs the steps.
 
     Attributes:
         self_key: one tensor a layer, [R, H, P, D]; positions written so far are valid.

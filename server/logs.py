@@ -75,7 +75,7 @@ class TurnLog(logging.Handler):
         """Write what was taken."""
         with self.lock or contextlib.nullcontext():
             lines, self._lines = self._lines, []
-            # Whoever read the log may be gone; there is nobody else to tell, and requests go on.
+            # The reader of the log may be gone; there is nobody else to tell, and requests go on.
             with contextlib.suppress(OSError, ValueError):
                 if lines:
                     self._stream.write("".join(lines))

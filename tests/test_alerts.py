@@ -1,4 +1,4 @@
-"""The alert rules: each is tested both ways, explained to whoever it wakes, and is what Prometheus loads."""
+"""The alert rules: each is tested both ways, explained to the operator, and is what Prometheus loads."""
 
 import os
 import re

@@ -228,7 +228,7 @@ def _attribution(directory: Path) -> str:
     if license_name := head.get("license_name") or head.get("license"):
         about.append(f"License, as its README states it: {license_name}.")
     else:
-        about.append("Its README states no license; ask whoever published it before you pass it on.")
+        about.append("Its README states no license; ask its publisher before you pass it on.")
     if "license_link" in head:
         about.append(head["license_link"])
     return " ".join(about)

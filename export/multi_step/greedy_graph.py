@@ -55,7 +55,7 @@ def greedy_multi_step_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     """Make the multi-step graph.
 
     Its inputs are the decoder's and: ``steps``, how many at most; ``stop``, looked at after every step, which
-    is the last one unless that is 0 (whoever runs the graph may write it meanwhile); ``end_id``, the token
+    is the last one unless that is 0 (the caller may write it while the graph runs); ``end_id``, the token
     that ends a sentence, and with it the run; ``bans``, what is added to the scores of every step, 0 or
     minus infinity. Its outputs are ``tokens``, of the M steps that were made, and the self-attention caches.
     Between equal scores the lowest token wins, as in the server's search.

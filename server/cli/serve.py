@@ -176,7 +176,7 @@ def translate(
     except (LineError, SettingError, DragomanError) as error:
         return fail("translate", EXIT_FAILED if isinstance(error, LineError) else EXIT_USAGE, str(error))
     except BrokenPipeError:
-        # Whoever read our output has had enough, as `head` does. Nothing is wrong.
+        # The reader of our output has closed it, as `head` does. Nothing is wrong.
         _discard_output()
         return 0
     except KeyboardInterrupt:

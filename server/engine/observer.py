@@ -1,4 +1,4 @@
-"""What is told to whoever watches the engine."""
+"""The engine's events for metrics and tracing."""
 
 from typing import Literal, Protocol
 

@@ -85,8 +85,8 @@ def _import(
         source_language=first,
         target_language=second,
         languages=vocabulary.languages,
-        attribution=f"Converted from the CTranslate2 model {origin}. It states no license; ask whoever "
-        "published it before you pass it on.",
+        attribution=f"Converted from the CTranslate2 model {origin}. It states no license; ask its "
+        "publisher before you pass it on.",
         origin=f"Imported from {origin}, SHA-256 {sha256(file)}.",
     )
     try:

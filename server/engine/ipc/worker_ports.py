@@ -35,7 +35,7 @@ class WorkerPorts:
     Attributes:
         channel: to the dispatcher.
         interrupt: set by the dispatcher when there is something to receive.
-        records: of the log that are sent with the next report; whoever collects them appends.
+        records: of the log that are sent with the next report; the worker's log handler appends.
         clock: monotonic seconds, the dispatcher's.
     """
 

@@ -1,4 +1,4 @@
-"""The candidates of a beam search: of each row its most probable columns, whoever finds them.
+"""The candidates of a beam search: of each row its most probable columns.
 
 ONNX Runtime (`memory.Ranker`) or numpy find them, for each row alone, bit by bit.
 """

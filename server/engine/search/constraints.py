@@ -92,8 +92,8 @@ class Constraints:
     def max_unconstrained_steps(self, steps: Places) -> tuple[int, bool]:
         """Tell for how many steps sentences want nothing but that all or none of them may end.
 
-        What the model never writes is no wish of a sentence, and an end token that is forced in the last
-        step is for who makes that one.
+        Tokens that the model never writes do not count as constraints, nor does an end token that is forced
+        in the last step: the caller makes that step by itself.
 
         Args:
             steps: [N], tokens chosen so far.

@@ -52,7 +52,7 @@ def main() -> None:
         if not data:
             return
         control, worker_orders = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-        with contextlib.suppress(ImportError):  # whoever is told to use it will say so
+        with contextlib.suppress(ImportError):  # reported when the module is used
             importlib.import_module(data.decode())
         tune_interpreter()  # what is there now is never garbage, so no process writes to its pages for that
         channel = Channel(control)

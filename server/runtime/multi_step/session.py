@@ -45,7 +45,7 @@ class _OnnxMultiStep(ABC, Generic[Plan, Made]):
             "end_id": np.array(spec.eos_id, np.int64),
             "bans": self._bans,
         }
-        # By address: whoever lets the buffers go gets their memory back.
+        # Weak: memory is freed as soon as the caller drops the buffers.
         self._bound: weakref.WeakKeyDictionary[StepBuffers, dict[ort.InferenceSession, _Bound]] = (
             weakref.WeakKeyDictionary()
         )

@@ -24,7 +24,7 @@ Shape = Sequence[int | str]
 
 @dataclass
 class GraphWriter:
-    """One graph, node after node. Owned by whoever writes it."""
+    """One graph, node after node. Used by one thread."""
 
     _nodes: list[bytes] = field(default_factory=list)
     _weights: list[bytes] = field(default_factory=list)

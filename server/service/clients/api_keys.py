@@ -168,7 +168,7 @@ def read_keys(path: Path) -> KeyRing:
             except ValueError as error:
                 raise SettingError(f"setting api_keys_file: {path} line {number}: {error}") from None
     if not keys:
-        # As a reload this is an accident: whoever wants to let nobody in stops the server.
+        # As a reload this is an accident: to let nobody in, one stops the server.
         raise SettingError(f"setting api_keys_file: {path} has no keys")
     return KeyRing(keys)
 

@@ -27,7 +27,7 @@ def load_models(settings: Settings, observer: EngineObserver) -> list[ServedMode
         observer: told what the engines do.
 
     Returns:
-        A model for each, in order; whoever asked for them closes the engines.
+        A model for each, in order; the caller closes their engines.
 
     Raises:
         BundleError: one is refused; its `bundle` says which.
@@ -64,7 +64,7 @@ def load_model(
             workers may be processes.
 
     Returns:
-        A model whose engine runs; whoever asked for it closes the engine.
+        A model whose engine runs; the caller closes the engine.
 
     Raises:
         BundleError: the bundle is refused; the message is one line that names the file and the reason.

@@ -8,7 +8,8 @@ from typing import Any
 from server.service.text.normalization import fold_spaces, normalize
 from server.service.text.protection.patterns import find_spans
 from server.service.text.protection.symbols import SEPARATOR, pairs_to_tags, signs_to_tags
-from server.service.text.reading.edges import frame, write
+from server.service.text.protection.writing import write, write_segment
+from server.service.text.reading.edges import frame
 from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Segment, Span
 from server.service.text.vocabulary import Vocabulary
@@ -53,7 +54,7 @@ def sentences_of(
         framed = frame(part)
         core = fold_spaces(framed.core)
         if core.text and not _is_language(core):
-            copied = write(core.text, core.spans, core.tags, core.escape)
+            copied = write_segment(core)
             pieces += [framed.before, copied, framed.behind]
         elif core.text:
             pieces += [framed.before, core, framed.behind]
@@ -100,7 +101,9 @@ def _with_spans(block: Segment, found: Sequence[Span]) -> Segment:
             ):
                 continue
             taken.update(inner)
-            output = write(block.text, (), [tags[n] for n in inner], block.escape, span.start, span.end)
+            output = write(
+                block.text, (), [(tags[n].at, tags[n]) for n in inner], block.escape, span.start, span.end
+            )
             span = Span(span.start, span.end, output)
         spans.append(span)
     if len(spans) == len(kept):

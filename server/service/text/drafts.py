@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from server.engine.sequence import FinishReason
-from server.service.text.output.shape import edited
 from server.service.text.segment import Segment, Span, Target
 
 _NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")
@@ -136,4 +135,4 @@ def map_text(target: Target, change: Callable[[str], str]) -> Target:
         if (new := change(target.text[position : span.start])) != target.text[position : span.start]:
             edits.append((position, span.start, new))
         position = span.end
-    return edited(target, edits) if edits else target
+    return target.edited(edits)

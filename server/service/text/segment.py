@@ -123,15 +123,9 @@ class Segment:
         """
         if not edits:
             return self
-        text: list[str] = []
-        position = 0
-        for start, end, new in edits:
-            text += self.text[position:start], new
-            position = end
-        text.append(self.text[position:])
         to = moved_by(edits)
         return Segment(
-            "".join(text),
+            _replaced(self.text, edits),
             tuple(replace(span, start=to(span.start), end=to(span.end)) for span in self.spans),
             tuple(replace(tag, at=to(tag.at)) for tag in self.tags),
             self.escape,
@@ -149,6 +143,30 @@ class Target:
 
     text: str
     spans: tuple[Span, ...] = ()
+
+    def edited(self, edits: Sequence[tuple[int, int, str]]) -> "Target":
+        """Replace characters outside of the spans.
+
+        Args:
+            edits: start, end and new text; disjoint, ascending.
+
+        Returns:
+            The new translation; the same object without edits. What is put in before a span is none of it.
+        """
+        if not edits:
+            return self
+        to = moved_by(edits)
+        spans = [replace(span, start=to(span.start + 1) - 1, end=to(span.end)) for span in self.spans]
+        return Target(_replaced(self.text, edits), tuple(spans))
+
+
+def _replaced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    parts: list[str] = []
+    position = 0
+    for start, end, new in edits:
+        parts += text[position:start], new
+        position = end
+    return "".join([*parts, text[position:]])
 
 
 def moved_by(edits: Sequence[tuple[int, int, str]]) -> Callable[[int], int]:

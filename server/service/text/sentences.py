@@ -25,11 +25,12 @@ from server.service.text.drafts import (
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.output.checks import Checked, marks_agree, numbers_agree, without_loops
-from server.service.text.output.shape import edited, shape
+from server.service.text.output.shape import shape
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
-from server.service.text.protection.projection import place_tags, write
+from server.service.text.protection.projection import place_tags
 from server.service.text.protection.symbols import pairs_to_tags, spaced
+from server.service.text.protection.writing import write
 from server.service.text.segment import Segment, Span, Target
 
 _NO_FRAMING = Framing((), (), ())
@@ -269,14 +270,15 @@ class SentenceTranslator:
         best = draft.hypotheses[0]
         placed = place_tags(tagged, best.target, self._model.aligner)
         edits = [(at, at, tag.output) for at, tag in placed]
-        target = edited(best.target, edits) if edits else best.target
+        target = best.target.edited(edits)
         return replace(draft, hypotheses=(replace(best, target=target),))
 
     def _written(self, segment: Segment, target: Target, way: Way) -> str:
         if not segment.tags and not target.spans and segment.escape == "none":
             return target.text
         placed = place_tags(segment, target, self._model.aligner) if segment.tags else []
-        return write(target, [(at, spaced(at, tag, target.text)) for at, tag in placed], segment.escape)
+        moved = [(at, spaced(at, tag, target.text)) for at, tag in placed]
+        return write(target.text, target.spans, moved, segment.escape)
 
 
 def _outside(segment: Segment) -> str:

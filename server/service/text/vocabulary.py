@@ -6,7 +6,7 @@ import unicodedata
 from collections import OrderedDict
 
 from model.tokenizer import Tokenizer
-from server.service.text.reading.edges import escaped
+from server.service.text.protection.writing import escaped
 from server.service.text.segment import Segment, Span, Tag
 
 # What a model without the character reads in its place.

@@ -105,7 +105,7 @@ class Reloader:
     def _ended(self, task: asyncio.Task[ServedModel]) -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # whoever waits hears of it, and if nobody does, the log has it
+            task.exception()  # awaiting callers get it; without any, the log has it
 
     async def _run(self) -> ServedModel:
         old = _describe(self._slot.model)
@@ -233,7 +233,7 @@ class Reloads:
     def _ended(self, task: asyncio.Task[list[ServedModel]]) -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # whoever waits hears of it, and if nobody does, the log has it
+            task.exception()  # awaiting callers get it; without any, the log has it
 
 
 async def _reload_each(reloaders: Sequence[Reloader]) -> list[ServedModel]:

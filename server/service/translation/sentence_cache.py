@@ -90,7 +90,7 @@ class SentenceCache:
         self._entries.move_to_end(key)
         self._hits += 1
         hypotheses = tuple([Hypothesis(tokens, score) for tokens, score in entry[0]])
-        # Whoever finds it has waited for nothing.
+        # A cached result has waited for nothing.
         return SequenceResult(hypotheses, *entry[1:], 0.0, 0.0, 0.0)
 
     def put(self, key: Key, result: SequenceResult) -> None:

@@ -239,13 +239,13 @@ def test_generation_settings(marian: Path) -> None:
         repetition_penalty=1.2,
     )(marian)
     settings = read_settings(marian)
-    wishes = settings.generation
-    assert (wishes.beam_size, wishes.length_penalty, wishes.early_stopping) == (6, 0.7, "never")
-    assert wishes.max_decoding_length == 40
+    defaults = settings.generation
+    assert (defaults.beam_size, defaults.length_penalty, defaults.early_stopping) == (6, 0.7, "never")
+    assert defaults.max_decoding_length == 40
     assert settings.target_prefix_ids == [7]
     assert settings.suppressed_ids == [9, settings.pad_id]
     assert not settings.forced_end
-    assert (wishes.min_decoding_length, wishes.no_repeat_ngram_size) == (5, 3)
+    assert (defaults.min_decoding_length, defaults.no_repeat_ngram_size) == (5, 3)
     assert settings.unapplied == ["repetition_penalty = 1.2"]
     _edit("generation_config.json", min_new_tokens=4)(marian)
     assert read_settings(marian).generation.min_decoding_length == 4

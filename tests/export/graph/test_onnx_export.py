@@ -1,4 +1,4 @@
-"""Exported graphs compute what PyTorch computes, whatever the architecture, whoever their neighbours are."""
+"""Exported graphs compute what PyTorch computes, whatever the architecture, whatever else is in the batch."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
 
 KEY, LIMITED, SHORT = "dgm_first", "dgm_limited", "dgm_short"
-# Whoever adds a route decides whether it is open, and says so here and in docs/operations.md.
+# A new route is open or not: state it here and in docs/operations.md.
 OPEN = {
     "/",
     "/docs",

@@ -14,7 +14,7 @@ CPU_AS_DEVICE = OnnxDevice("cpu", ["CPUExecutionProvider"], ["CPUExecutionProvid
 class RecordingSession(ort.InferenceSession):
     """Replays on the processor as CUDA does: what was bound when a number was first seen is what runs.
 
-    Whoever runs other bindings under that number gets the old ones' results in the old ones' places, on CUDA
+    A run of other bindings under that number gets the old ones' results in the old ones' places, on CUDA
     as here, and no error.
     """
 

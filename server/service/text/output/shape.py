@@ -5,10 +5,9 @@ away, what it has and the translation lost comes back.
 """
 
 import re
-from dataclasses import replace
 
 from server.service.text.reading.segmentation import sentence_borders
-from server.service.text.segment import Target, moved_by
+from server.service.text.segment import Target
 
 # The point of an abbreviation before another mark is none of the end: `U.S.?`.
 _FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]+$")
@@ -43,27 +42,7 @@ def shape(source: str, target: Target, source_language: str, target_language: st
     edits += _final_mark(source, target, target_language)
     if first := _first_letter(source, target, source_language, target_language):
         edits.append(first)
-    if not edits:
-        return target
-    return edited(target, _disjoint(edits))
-
-
-def edited(target: Target, edits: list[tuple[int, int, str]]) -> Target:
-    """Replace characters of a translation outside of its spans.
-
-    Args:
-        target: a translation.
-        edits: start, end and new text; disjoint, ascending.
-    """
-    text: list[str] = []
-    position = 0
-    for start, end, new in edits:
-        text += target.text[position:start], new
-        position = end
-    to = moved_by(edits)
-    # What is put in before a span is none of it.
-    spans = tuple(replace(span, start=to(span.start + 1) - 1, end=to(span.end)) for span in target.spans)
-    return Target("".join([*text, target.text[position:]]), spans)
+    return target.edited(_disjoint(edits))
 
 
 def _inner_stops(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:

@@ -5,7 +5,6 @@ find the elements of each target word, then open and close tags wherever they ch
 tags, well nested; where links are missing, relative positions decide.
 """
 
-import html
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from server.service.text.protection.linking import Aligner, cut_words, link_word
 from server.service.text.protection.nesting import Nesting, nesting
 from server.service.text.protection.ownership import Ownership, source_owners
 from server.service.text.protection.words import Word, find_words
-from server.service.text.segment import Escape, Segment, Tag, Target
+from server.service.text.segment import Segment, Tag, Target
 
 Placed = list[tuple[int, Tag]]
 _MAX_WORK = 400_000  # elements times words; what has more goes by relative position
@@ -42,51 +41,6 @@ def place_tags(segment: Segment, target: Target, aligner: Aligner | None = None)
         if _is_sound(placed, segment.tags):
             return placed
     return _by_position(segment, target, words)
-
-
-def write(target: Target, placed: Sequence[tuple[int, Tag]], how: Escape) -> str:
-    """Write a translation with its spans and tags.
-
-    Args:
-        target: the translation.
-        placed: of `place_tags`.
-        how: the escape of its segment.
-    """
-    parts: list[str] = []
-    spans = iter(target.spans)
-    span = next(spans, None)
-    at = 0
-
-    def text_until(offset: int) -> None:
-        nonlocal at, span
-        while span is not None and span.start < offset:
-            parts.append(escaped(target.text[at : span.start], how))
-            own = escaped(target.text[span.start : span.end], how)
-            parts.append(own if span.output is None else span.output)
-            at, span = span.end, next(spans, None)
-        if at < offset:
-            parts.append(escaped(target.text[at:offset], how))
-            at = offset
-
-    for offset, tag in placed:
-        text_until(offset)
-        if tag.breaks_line and parts and parts[-1][-1:] == " ":
-            parts[-1] = parts[-1][:-1]
-        parts.append(tag.output)
-    text_until(len(target.text))
-    return "".join(parts)
-
-
-def escaped(text: str, how: Escape) -> str:
-    """Make plain text safe where it is to stand.
-
-    Args:
-        text: plain text.
-        how: `html` for text between tags, `attribute` for a value between quotes of any kind.
-    """
-    if how == "none":
-        return text
-    return html.escape(text, quote=how == "attribute").replace("\u00a0", "&nbsp;")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from server.service.text.reading.edges import escaped
+from server.service.text.protection.writing import escaped
 from server.service.text.segment import Segment, Tag
 
 # Pictures, flags, dingbats, arrows, shapes, musical signs, with joiners, skin tones and variation selectors.

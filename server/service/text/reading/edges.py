@@ -1,10 +1,10 @@
 """What stands around a sentence and is none of it: white space, brackets, bullets, tags around all of it."""
 
-import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from server.service.text.segment import Escape, Segment, Span, Tag
+from server.service.text.protection.writing import write
+from server.service.text.segment import Segment
 
 _PAIRS = {
     "(": ")",
@@ -65,58 +65,10 @@ def frame(segment: Segment) -> Framed:
     else:
         front, back = tags[: ends.front], tags[ends.back + 1 :]
     return Framed(
-        write(segment.text, segment.spans, front, segment.escape, 0, first),
+        write(segment.text, segment.spans, [(tag.at, tag) for tag in front], segment.escape, 0, first),
         Segment(segment.text[first:last], spans, inner, segment.escape),
-        write(segment.text, segment.spans, back, segment.escape, last, len(segment.text)),
+        write(segment.text, segment.spans, [(tag.at, tag) for tag in back], segment.escape, last),
     )
-
-
-def write(
-    text: str,
-    spans: Sequence[Span],
-    tags: Iterable[Tag],
-    escape: Escape,
-    start: int = 0,
-    end: int | None = None,
-) -> str:
-    """Write text with its spans and tags.
-
-    Args:
-        text: plain text.
-        spans: disjoint, ascending.
-        tags: ascending; those outside of `start` and `end` are written at the nearer of the two.
-        escape: how text is written.
-        start: offset of the first character that is written.
-        end: offset behind the last one; None is the end of the text.
-
-    Returns:
-        What a client gets.
-    """
-    end = len(text) if end is None else end
-    pieces: list[tuple[int, int, str, bool]] = [
-        (span.start, span.end, span.output, False)
-        for span in spans
-        if span.output is not None and start <= span.start and span.end <= end
-    ]
-    pieces += [(at := min(max(tag.at, start), end), at, tag.output, tag.breaks_line) for tag in tags]
-    written: list[str] = []
-    position = start
-    # At one place tags come before the span that begins there.
-    for first, last, output, breaks_line in sorted(pieces, key=lambda piece: piece[:2]):
-        written.append(escaped(text[position:first], escape))
-        if breaks_line and written[-1].endswith(" "):
-            written[-1] = written[-1][:-1]
-        written.append(output)
-        position = max(position, last)
-    written.append(escaped(text[position:end], escape))
-    return "".join(written)
-
-
-def escaped(text: str, escape: Escape) -> str:
-    """Write plain text between tags or within an attribute; no-break spaces as `&nbsp;`."""
-    if escape == "none" or not text:
-        return text
-    return html.escape(text, quote=escape == "attribute").replace("\u00a0", "&nbsp;")
 
 
 class _Ends:

@@ -37,7 +37,7 @@ def test_every_worker_has_one_suspect_at_a_time() -> None:
     assert len(suspects) == 1
 
 
-def test_whoever_is_there_when_a_second_worker_dies_did_it() -> None:
+def test_a_sentence_present_at_two_deaths_is_convicted() -> None:
     suspects, lost, beside = Suspects(1), [sentence([n]) for n in range(2)], sentence([9])
     suspects.convict(0, lost)
     ((suspect, _),) = suspects.take([0])

@@ -60,7 +60,7 @@ def run(
 
 
 @st.composite
-def wishes(draw: st.DrawFn, width: int) -> tuple[DecodingOptions, int]:
+def requested_options(draw: st.DrawFn, width: int) -> tuple[DecodingOptions, int]:
     """Options and a longest length, which mostly has room for the sequences."""
     required = draw(sequences)
     prefix = tuple(draw(st.lists(st.integers(2, 9), max_size=4)))
@@ -88,7 +88,7 @@ def wishes(draw: st.DrawFn, width: int) -> tuple[DecodingOptions, int]:
 def test_every_hypothesis_has_each_exactly_once_and_the_same_alone_and_in_any_batch(
     data: st.DataObject, width: int, forced_end: bool
 ) -> None:
-    sentences = dict(enumerate(data.draw(st.lists(wishes(width), min_size=1, max_size=5))))
+    sentences = dict(enumerate(data.draw(st.lists(requested_options(width), min_size=1, max_size=5))))
     together = run(search_of(width, len(sentences), forced_end), width, sentences)
     for number, (options, longest) in sentences.items():
         alone = run(search_of(width, 1, forced_end), width, {number: (options, longest)})[number]

@@ -118,7 +118,7 @@ def test_a_model_of_slow_steps_makes_single_ones() -> None:
     assert lone.multi_step.asked == []
 
 
-def test_whoever_wants_the_worker_ends_the_run_after_a_step() -> None:
+def test_an_interrupt_ends_the_run_after_a_step() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.stop[...] = 1
     assert lone.engine.decode(multi_step=True) == []

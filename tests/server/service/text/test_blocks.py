@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.tokenizer import Tokenizer
 from server.service.text.blocks import sentences_of
 from server.service.text.protection.patterns import compile_protected
-from server.service.text.reading.edges import write
+from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Segment, Span, Tag
 from server.service.text.vocabulary import Vocabulary
 
@@ -82,10 +82,10 @@ def test_what_is_no_word_is_written_again(
     tags = tuple(Tag(at, f"⟨{number}⟩") for number, at in enumerate(places))
     block = Segment(text, (), tags, "html" if escape == "html" else "none")
     written = "".join(
-        piece if isinstance(piece, str) else write(piece.text, piece.spans, piece.tags, piece.escape)
+        piece if isinstance(piece, str) else write_segment(piece)
         for piece in sentences_of(block, "en", vocabulary)
     )
-    before = write(block.text, block.spans, block.tags, block.escape)
+    before = write_segment(block)
     always = ("😀", "(", "⟨0⟩", "⟨1⟩", "⟨2⟩", "⟨3⟩")
     # A tag may stand in the middle of a word.
     for sign in always if tags else (*always, "{x}", "12:30", "日本", "a@b.example", "%s", "Hello", "there"):

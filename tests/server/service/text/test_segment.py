@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.segment import Segment, Span, Tag
+from server.service.text.segment import Segment, Span, Tag, Target
 
 
 def test_a_cut_gives_each_tag_to_the_characters_that_it_belongs_to() -> None:
@@ -33,6 +33,13 @@ def test_edits_move_spans_and_tags() -> None:
     assert edited.text == "ab {x} c"
     assert edited.text[edited.spans[0].start : edited.spans[0].end] == "{x}"
     assert [tag.at for tag in edited.tags] == [1, 7]
+
+
+def test_edits_move_the_spans_of_a_translation() -> None:
+    target = Target("a {x} b.", (Span(2, 5),)).edited([(0, 1, "long"), (7, 8, "")])
+    assert (target.text, target.spans) == ("long {x} b", (Span(5, 8),))
+    target = Target("{x}", (Span(0, 3),)).edited([(0, 0, "¿"), (3, 3, "?")])
+    assert (target.text, target.spans) == ("¿{x}?", (Span(1, 4),))
 
 
 @given(st.text(max_size=40), st.data())

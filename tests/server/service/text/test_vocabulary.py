@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.tokenizer import Tokenizer
-from server.service.text.reading.edges import write
+from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Segment, Span, Tag
 from server.service.text.vocabulary import Vocabulary
 
@@ -92,11 +92,9 @@ def test_nothing_is_lost_and_all_is_readable(vocabulary: Vocabulary, segment: Se
         for at, one in enumerate(read.text)
         if at not in covered
     )
-    written = write(read.text, read.spans, read.tags, read.escape)
+    written = write_segment(read)
     for sign in ("日本", "Ł", "•", "|", "😀", "д", "⟦x⟧", "⟨0⟩", "⟨1⟩", "⟨2⟩"):
-        assert written.count(sign) == write(segment.text, segment.spans, segment.tags, segment.escape).count(
-            sign
-        )
+        assert written.count(sign) == write_segment(segment).count(sign)
 
 
 @pytest.mark.parametrize("text", ["qwrtz", "xkcdq jklm", "sdfghjkl qwertz", "Привет"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.output.shape import edited, shape
+from server.service.text.output.shape import shape
 from server.service.text.segment import Span, Target
 
 
@@ -126,10 +126,3 @@ def test_spans_keep_their_characters_and_words_are_not_lost(
     ]
     letters = [character for character in target.text.lower() if character.isalnum()]
     assert [character for character in found.text.lower() if character.isalnum()] == letters
-
-
-def test_edits_move_spans() -> None:
-    target = edited(Target("a {x} b.", (Span(2, 5),)), [(0, 1, "long"), (7, 8, "")])
-    assert (target.text, target.spans) == ("long {x} b", (Span(5, 8),))
-    target = edited(Target("{x}", (Span(0, 3),)), [(0, 0, "¿"), (3, 3, "?")])
-    assert (target.text, target.spans) == ("¿{x}?", (Span(1, 4),))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.service.text.protection.symbols import pairs_to_tags, signs_to_tags
-from server.service.text.reading.edges import write
+from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Escape, Segment, Span, Tag
 
 PIECES = st.sampled_from(
@@ -34,7 +34,7 @@ def segments(draw: st.DrawFn) -> Segment:
 
 
 def written(segment: Segment) -> str:
-    return write(segment.text, segment.spans, segment.tags, segment.escape)
+    return write_segment(segment)
 
 
 def only_tags(segment: Segment) -> list[Tag]:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.reading.edges import escaped, frame, write
+from server.service.text.protection.writing import write_segment
+from server.service.text.reading.edges import frame
 from server.service.text.segment import Escape, Segment, Span, Tag
 
 PIECES = st.sampled_from(
@@ -43,11 +44,8 @@ def segments(draw: st.DrawFn) -> Segment:
 def test_the_three_parts_written_are_the_segment(segment: Segment) -> None:
     framed = frame(segment)
     core = framed.core
-    inner = write(core.text, core.spans, core.tags, core.escape) if core.text else ""
-    parts, whole = (
-        framed.before + inner + framed.behind,
-        write(segment.text, segment.spans, segment.tags, segment.escape),
-    )
+    inner = write_segment(core) if core.text else ""
+    parts, whole = framed.before + inner + framed.behind, write_segment(segment)
     if not any(tag.pair >= 0 for tag in core.tags):
         assert parts == whole
     # What is left in the core goes without the white space at its ends.
@@ -101,12 +99,3 @@ def test_tags_around_all_of_it_go() -> None:
 def test_a_span_at_an_end_stays() -> None:
     framed = frame(Segment("( {x} is ) ", (Span(0, 1), Span(2, 5))))
     assert (framed.before, framed.core.text, framed.behind) == ("", "( {x} is )", " ")
-
-
-@pytest.mark.parametrize(
-    ("escape", "expected"),
-    [("none", '<"&\u00a0>'), ("html", '&lt;"&amp;&nbsp;&gt;'), ("attribute", "&lt;&quot;&amp;&nbsp;&gt;")],
-)
-def test_text_is_escaped_once(escape: Escape, expected: str) -> None:
-    assert escaped('<"&\u00a0>', escape) == expected
-    assert write('<"&\u00a0>', (), (), escape) == expected

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.protection.projection import write
+from server.service.text.protection.writing import write_segment
 from server.service.text.reading.html import read_attributes, read_html
-from server.service.text.segment import Segment, Target
+from server.service.text.segment import Segment
 
 PARTS = (
     "< b> </b> <b> <i> </i> <p> </p> <a~href=x> </a> &amp; &lt a é . <br> <!-- <!--x--> --> <! <? ?> </"
@@ -30,7 +30,7 @@ def written(piece: str | Segment) -> str:
     """Write a piece back as it was."""
     if isinstance(piece, str):
         return piece
-    return write(Target(piece.text, piece.spans), [(tag.at, tag) for tag in piece.tags], piece.escape)
+    return write_segment(piece)
 
 
 def shown(markup: str) -> list[str]:
