@@ -119,10 +119,10 @@ class TokenizerFiles(Part):
 
     With ``vocabulary``, as in MarianMT, ids do not come from the SentencePiece models, which only cut text
     into pieces, but from a JSON object of piece to id; ``target_vocabulary`` is that of the target side if it
-    has its own.
+    has its own. Pieces of kind ``byte_level``, as in BART, are of bytes within words (``model.byte_level``).
     """
 
-    kind: Literal["sentencepiece", "marian"]
+    kind: Literal["sentencepiece", "marian", "byte_level"]
     source: FileName
     target: FileName | None = None
     vocabulary: FileName | None = None
@@ -142,8 +142,8 @@ class TokenizerFiles(Part):
         files = (self.source, self.target, self.vocabulary, self.target_vocabulary)
         return tuple(name for name in files if name is not None)
 
-    def paths(self, directory: Path) -> tuple[Path, Path | None, Path | None, Path | None]:
-        """Paths of the files, as ``model.tokenizer.Tokenizer.load`` takes them."""
+    def paths(self, directory: Path) -> tuple[Path, Path | None, Path | None, Path | None, bool]:
+        """Paths of the files and their kind, as ``model.tokenizer.Tokenizer.load`` takes them."""
 
         def path(name: str | None) -> Path | None:
             return None if name is None else directory / name
@@ -153,6 +153,7 @@ class TokenizerFiles(Part):
             path(self.target),
             path(self.vocabulary),
             path(self.target_vocabulary),
+            self.kind == "byte_level",
         )
 
 

@@ -100,7 +100,7 @@ class CheckpointConfig(BaseModel):
     target_language: str
     directions: list[Direction] = []
     languages: list[Language] = []
-    tokenizer: Literal["sentencepiece", "marian"] = "sentencepiece"
+    tokenizer: Literal["sentencepiece", "marian", "byte_level"] = "sentencepiece"
     joint_vocabulary: bool = True
     generation: Generation = Generation()
     attribution: str = ""
@@ -130,10 +130,23 @@ class CheckpointConfig(BaseModel):
     @property
     def tokenizer_files(self) -> TokenizerFiles:
         """Names of the tokenizer's files in the checkpoint's directory."""
-        if self.tokenizer == "sentencepiece":
+        if self.tokenizer != "marian":
             return TokenizerFiles("source.spm", None if self.joint_vocabulary else "target.spm")
         separate = None if self.joint_vocabulary else "target_vocab.json"
         return TokenizerFiles("source.spm", "target.spm", "vocab.json", separate)
+
+    def load_tokenizer(self, directory: Path) -> Tokenizer:
+        """Load the tokenizer from a directory.
+
+        Raises:
+            TokenizerError: a file is missing or is not what it should be.
+        """
+        files = self.tokenizer_files
+        target, vocabulary, target_vocabulary = (
+            None if name is None else directory / name for name in files[1:]
+        )
+        byte_level = self.tokenizer == "byte_level"
+        return Tokenizer.load(directory / files.source, target, vocabulary, target_vocabulary, byte_level)
 
 
 class TokenizerFiles(NamedTuple):
@@ -148,15 +161,6 @@ class TokenizerFiles(NamedTuple):
     def names(self) -> list[str]:
         """Names of the files there are."""
         return [name for name in self if name is not None]
-
-    def load(self, directory: Path) -> Tokenizer:
-        """Load the tokenizer from a directory.
-
-        Raises:
-            TokenizerError: a file is missing or is not what it should be.
-        """
-        others = [None if name is None else directory / name for name in self[1:]]
-        return Tokenizer.load(directory / self.source, *others)
 
 
 @dataclass(frozen=True)
@@ -302,7 +306,7 @@ def load_checkpoint(directory: Path, device: str = "cpu") -> Checkpoint:
     config = read_config(directory)
     path = directory / "model.safetensors"
     model = build_model(config.model, read_tensors(path), path)
-    tokenizer = config.tokenizer_files.load(directory)
+    tokenizer = config.load_tokenizer(directory)
     check_vocabulary(tokenizer, config, directory)
     return Checkpoint(directory, config, model.to(device).eval(), tokenizer)
 
@@ -315,5 +319,5 @@ def check_vocabulary(tokenizer: Tokenizer, config: CheckpointConfig, origin: Pat
     """
     for side in ("source", "target"):
         entries, rows = getattr(tokenizer, f"{side}_vocab_size"), getattr(config.model, f"{side}_vocab_size")
-        if entries > rows or (entries < rows and config.tokenizer == "sentencepiece"):
+        if entries > rows or (entries < rows and config.tokenizer != "marian"):
             raise CheckpointError(f"{origin}: {side} vocabulary has {entries} entries, the model {rows}")

@@ -1,6 +1,6 @@
 """Text to token ids and back, through SentencePiece (Kudo and Richardson, 2018).
 
-A leaf: imports nothing of this project, so that the server can use it without torch.
+A leaf: imports nothing of this project but ``model.byte_level``, so that the server can use it without torch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
+
+from model.byte_level import split_words, to_bytes, to_characters
 
 UNKNOWN, END, PADDING, START = "<unk>", "</s>", "<pad>", "<s>"
 _WORD_BEGINS = "\u2581"
@@ -90,6 +92,49 @@ class _ListedSide(_Side):
         return [self._pieces.get(number, "") for number in range(self.size)]
 
 
+class _ByteLevelSide(_Side):
+    """A SentencePiece model whose pieces are made of characters that stand for bytes, within words.
+
+    It has a piece for every byte of UTF-8, so what it does not know is what is put between words here.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        super().__init__(processor)
+        self._bytes = [
+            b"" if processor.is_control(i) or i == self.unk_id else to_bytes(processor.id_to_piece(i))
+            for i in range(self.size)
+        ]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        joined = ["\n".join(map(to_characters, split_words(text))) for text in texts]
+        return [[i for i in ids if i != self.unk_id] for ids in super().encode(joined)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return b"".join(self._bytes[i] for i in ids).decode("utf-8", "replace")
+
+    def pieces(self) -> list[str]:
+        names = super().pieces()
+        return [
+            _shown(content) if content else name for content, name in zip(self._bytes, names, strict=True)
+        ]
+
+    def words(self) -> dict[str, float]:
+        return {
+            piece[1:]: self.processor.get_score(i)
+            for i, piece in enumerate(self.pieces())
+            if piece[0] == _WORD_BEGINS and piece[1:].isalpha()
+        }
+
+
+def _shown(content: bytes) -> str:
+    """Write bytes as SentencePiece names its pieces: text, or ``<0xC3>`` for what is only a part of it."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in content)
+    return text.replace(" ", _WORD_BEGINS)
+
+
 class Tokenizer:
     """One SentencePiece model for both sides, or one a side. Thread-safe.
 
@@ -108,6 +153,7 @@ class Tokenizer:
         target: Path | None = None,
         vocabulary: Path | None = None,
         target_vocabulary: Path | None = None,
+        byte_level: bool = False,
     ) -> Tokenizer:
         """Load from files.
 
@@ -116,6 +162,7 @@ class Tokenizer:
             target: SentencePiece model of the target language.
             vocabulary: JSON object of piece to id, if ids are not those of the SentencePiece models.
             target_vocabulary: that of the target side, if it has its own.
+            byte_level: whether the SentencePiece models' characters stand for bytes.
 
         Raises:
             TokenizerError: a file is missing or is not what it should be.
@@ -126,8 +173,12 @@ class Tokenizer:
             ids = read_vocabulary(vocabulary)
             target_ids = ids if target_vocabulary is None else read_vocabulary(target_vocabulary)
             return cls(_ListedSide(first, ids), _ListedSide(second, target_ids))
-        one = _Side(first)
-        return cls(one, one if target is None else _Side(second))
+        side = _ByteLevelSide if byte_level else _Side
+        try:
+            one = side(first)
+            return cls(one, one if target is None else side(second))
+        except ValueError as error:
+            raise TokenizerError(f"{source}: no byte-level model: {error}") from None
 
     @property
     def source_vocab_size(self) -> int:

@@ -94,7 +94,7 @@ def _config(bundle: Path, manifest: Manifest, model: TransformerConfig) -> Check
     (source, target), files = next(manifest.pairs), manifest.tokenizer
     directions = [Direction.model_validate(d.model_dump()) for d in manifest.directions]
     plain = [Direction(source=source, target=target)]
-    own = files.target if files.kind == "sentencepiece" else files.target_vocabulary
+    own = files.target_vocabulary if files.kind == "marian" else files.target
     return CheckpointConfig(
         name=manifest.name,
         model=model,
@@ -159,6 +159,10 @@ def _read_weights(bundle: Path, manifest: Manifest, config: TransformerConfig) -
     weights["source_embedding.tokens.weight"] = encoder.embedding(scale)
     if not config.share_source_target_embeddings:
         weights["target_embedding.tokens.weight"] = decoder.embedding(scale)
+    if config.positions == "learned":
+        shape = (config.max_positions + config.position_offset, config.d_model)
+        weights["source_embedding.positions.table"] = encoder.positions(shape)
+        weights["target_embedding.positions.table"] = decoder.positions(shape)
     if config.tie_output:
         projection = weights.pop("projection.weight")
         side = "source" if config.share_source_target_embeddings else "target"
@@ -272,6 +276,17 @@ class _Graph:
                 and self._index.is_float(node.input[0], 2)
             ):
                 yield self.floats(node.input[0])
+
+    def positions(self, shape: tuple[int, int]) -> Floats:
+        """Return the table of learned positions, which nothing else of its shape is looked up in."""
+        return next(
+            self.floats(node.input[0])
+            for node in self._graph.node
+            if node.op_type == "Gather"
+            and node.input[1] != "input_ids"
+            and self._index.is_float(node.input[0], 2)
+            and self.floats(node.input[0]).shape == shape
+        )
 
     def embedding(self, factor: np.float32) -> Floats:
         """Return the token table [V, E]; in int8 its scales hold ``factor``."""

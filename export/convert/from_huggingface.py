@@ -1,7 +1,7 @@
 """A Hugging Face directory of the BART family to a checkpoint of our Transformer: nothing is defined twice.
 
-MarianMT, M2M100, NLLB and mBART are read, and what ``export.convert.to_huggingface`` writes for pre-norm
-models: MarianMT's files with Pegasus's weights.
+MarianMT, BART, M2M100, NLLB and mBART are read, and what ``export.convert.to_huggingface`` writes for
+pre-norm models: MarianMT's files with Pegasus's weights.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from export.convert.huggingface_config import ModelSettings, read_settings
 from export.convert.huggingface_files import HuggingFaceError, read_front_matter, read_weights, sha256
 from export.convert.huggingface_names import OUTPUT_BIAS, OUTPUT_WEIGHT, SHARED_EMBEDDING, tensor_names
 from export.convert.t5 import T5_TYPES, t5_weights
+from export.convert.vocabularies.byte_level import read_bart
 from export.convert.vocabularies.fairseq import read_fairseq
 from export.convert.vocabularies.marian import read_marian
 from export.convert.vocabularies.plain import read_pegasus, read_t5
@@ -50,6 +51,7 @@ def _read_pegasus(directory: Path, settings: ModelSettings, names: ImportNames) 
 _VOCABULARIES: dict[str, Callable[[Path, ModelSettings, ImportNames], Vocabulary]] = {
     "marian": read_marian,
     "pegasus": _read_pegasus,
+    "bart": read_bart,
     "m2m_100": read_fairseq,
     "mbart": read_fairseq,
     **dict.fromkeys(T5_TYPES, read_t5),
@@ -99,7 +101,7 @@ def import_checkpoint(
     with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
         write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
         try:
-            check_vocabulary(config.tokenizer_files.load(Path(aside) / "tokenizer"), config, directory)
+            check_vocabulary(config.load_tokenizer(Path(aside) / "tokenizer"), config, directory)
         except CheckpointError as error:
             raise HuggingFaceError(str(error)) from None
     write_directory(

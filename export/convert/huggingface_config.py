@@ -36,6 +36,7 @@ _FAMILIES: dict[str, dict[str, Any]] = {
     "pegasus": {**_PRE, "positions": "sinusoidal_halves"},
     "m2m_100": {**_PRE, "positions": "sinusoidal_t2t", "position_offset": 2, "scale_embeddings": True},
     "mbart": {**_PRE, **_LEARNED},
+    "bart": {**_POST, **_LEARNED},
 }
 
 # Settings of generate() that change translations, with the values that leave them as they are.
@@ -59,7 +60,7 @@ class _ModelFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    model_type: Literal["marian", "pegasus", "m2m_100", "mbart"]
+    model_type: Literal["marian", "pegasus", "m2m_100", "mbart", "bart"]
     vocab_size: _Entries
     decoder_vocab_size: _Entries | None = None
     d_model: _Width

@@ -39,6 +39,7 @@ _TOKENIZER_FILES = (
     "spiece.model",
     "spm.model",
     "tokenizer.json",
+    "merges.txt",
 )
 _MAX_JSON_BYTES = 1 << 22
 _MAX_INDEX_BYTES = 1 << 24

@@ -93,9 +93,7 @@ def _import(
         model = build_model(config, tensors, file).eval()
         with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
             write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
-            check_vocabulary(
-                checkpoint.tokenizer_files.load(Path(aside) / "tokenizer"), checkpoint, directory
-            )
+            check_vocabulary(checkpoint.load_tokenizer(Path(aside) / "tokenizer"), checkpoint, directory)
     except CheckpointError as error:
         raise HuggingFaceError(str(error)) from None
     write_directory(

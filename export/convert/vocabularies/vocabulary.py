@@ -46,7 +46,7 @@ class Vocabulary:
         languages: of a model that translates each into every other.
     """
 
-    kind: Literal["sentencepiece", "marian"]
+    kind: Literal["sentencepiece", "marian", "byte_level"]
     joint: bool
     files: Mapping[str, Path | bytes]
     unk_id: int

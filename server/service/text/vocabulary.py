@@ -37,7 +37,7 @@ class Vocabulary:
         self._unknown = {
             i for i, piece in enumerate(self._pieces) if piece.startswith("<0x") or piece == "<unk>"
         }
-        self._has_bytes = "<0x41>" in self._pieces
+        self._has_bytes = "<0xC3>" in self._pieces
         self._characters: dict[str, bool] = {}
         self._readable: set[str] = set()
         self._counts: OrderedDict[str, int] = OrderedDict()
