@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from server.api.page import page_routes
 from server.api.status import status_routes
 from server.api.tracing import make_tracing
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
-from server.errors import DragomanError
+from server.errors import DragomanError, GlossaryRefusedError
 from server.http.errors import handle_error
 from server.http.event_loop_lag import LoopLag
 from server.http.lifecycle import Lifecycle
@@ -31,6 +32,7 @@ from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel, check_together
 from server.service.request_limits import request_limits
 from server.service.text.detection.detector import Detector
+from server.service.text.glossary.store import GlossaryStore
 from server.service.text.options import TextOptions
 from server.service.translation.model_slot import ModelSlot
 from server.service.translation.reload import Reloader, Reloads
@@ -38,6 +40,8 @@ from server.service.translation.router import Router
 from server.service.translation.sentence_cache import SentenceCache
 from server.service.translation.translator import Translator
 from server.settings import NO_PIVOT, Settings
+
+_log = logging.getLogger("dragoman.service")
 
 _KEYS_INTERVAL_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
@@ -67,6 +71,7 @@ def create_app(
 
     Raises:
         SettingError: the file of API keys cannot be used, or OpenTelemetry is wanted and not installed.
+        GlossaryRefusedError: a glossary cannot be used.
     """
     metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
     lifecycle = Lifecycle(metrics)
@@ -76,6 +81,7 @@ def create_app(
     given = [models] if isinstance(models, ServedModel) else list(models)
     del models
 
+    glossaries = GlossaryStore(settings.glossaries)
     cache = SentenceCache(settings.cache_bytes) if settings.cache_bytes else None
 
     def translator_of(model: ServedModel) -> Translator:
@@ -106,12 +112,14 @@ def create_app(
         pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
         detector = Detector()
         await asyncio.to_thread(detector.load)
-        router = Router([ModelSlot(translator_of(model)) for model in loaded], detector, pivot)
+        router = Router([ModelSlot(translator_of(model)) for model in loaded], detector, pivot, glossaries)
         loaded.clear()  # from here on only the router holds models: one that is replaced has to go
         reloads = Reloads([reloader_of(router, slot) for slot in router.slots])
 
         async def reload(name: str | None = None) -> list[ServedModel]:
             lifecycle.check_accepting()
+            if name is None:
+                await asyncio.to_thread(_reload_glossaries, glossaries)
             return await reloads.reload(name)
 
         app.state.router, app.state.reload = router, reload
@@ -209,6 +217,14 @@ class Application(FastAPI):
         if scope["type"] == "http" and not scope.get("root_path"):  # with a prefix, the router knows how
             shortcut = self.shortcuts.get((scope["method"], scope["path"]))
         await (shortcut or super().__call__)(scope, receive, send)
+
+
+def _reload_glossaries(glossaries: GlossaryStore) -> None:
+    try:
+        glossaries.reload()
+    except GlossaryRefusedError as error:
+        _log.error("the glossaries are refused, those that were read before stay: %s", error)
+        raise
 
 
 def _describe(slot: ModelSlot) -> ModelDescription:

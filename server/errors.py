@@ -204,6 +204,12 @@ class BundleRefusedError(DragomanError):
     reason = "bundle_refused"
 
 
+class GlossaryRefusedError(DragomanError):
+    """A glossary of the folder cannot be used; those that were there before still are."""
+
+    reason = "glossary_refused"
+
+
 class ReloadFailedError(DragomanError):
     """A new model could not be started, and the bundle is not known to be at fault."""
 

@@ -105,6 +105,7 @@ class Settings(BaseSettings):
             in capitals then has its translation in capitals.
         guard: what is done about suspicious translations of requests that do not choose: `off`, `flag` or
             `mend`.
+        glossaries: folder of glossaries that requests may name, read again at a reload; None has none.
         text_threads: threads that split, tokenise and detokenise long texts.
         api_keys_file: file of the API keys that requests with text need one of; None needs none. Read again
             whenever it changes.
@@ -153,6 +154,7 @@ class Settings(BaseSettings):
     max_beam_size: Positive = 8
     truecase: bool = True
     guard: Literal["off", "flag", "mend"] = "mend"
+    glossaries: Path | None = None
     text_threads: Positive = 2
     api_keys_file: Path | None = None
     requests_per_minute: Positive | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from server.api.glossary import InlineGlossary, UsedTerm, used_terms
 from server.engine.options import OPTIONS, NamedOption
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
@@ -15,7 +16,9 @@ from server.service.translation.request import RequestedOptions, Translation
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 _BAD_Q = "q must be a string or an array of strings"
 _FIELD_OPTIONS = tuple(one for one in OPTIONS if one.option.has_field)
-_OPTIONS = frozenset({"alternatives", *(one.http_name for one in (*_FIELD_OPTIONS, *TEXT_OPTIONS))})
+_OPTIONS = frozenset(
+    {"alternatives", "glossary", *(one.http_name for one in (*_FIELD_OPTIONS, *TEXT_OPTIONS))}
+)
 
 
 class TranslateFields(BaseModel):
@@ -35,6 +38,12 @@ class TranslateFields(BaseModel):
     alternatives: Natural = Field(0, description="Further translations wanted for each text.")
     api_key: str | None = Field(
         None, description="If the server wants one; the header `Authorization: Bearer` does it, too."
+    )
+    glossary: InlineGlossary | None = Field(
+        None,
+        description="Name of a glossary of the server, or up to 100 entries: an object from term to "
+        "translation, or an array of objects with `source`, `target` and perhaps `forms`.",
+        examples=["medicine", {"board": "Platine"}],
     )
     if TYPE_CHECKING:  # those of `TRANSLATE_SCHEMA` that this file looks at
         num_hypotheses: int | None
@@ -161,6 +170,9 @@ class TranslateAnswer(BaseModel):
         description="Only if asked for: what the checks found in each translation and could not mend, such "
         "as `loop`; none of a text that came back unchanged.",
     )
+    glossary: list[UsedTerm] | list[list[UsedTerm]] | None = Field(
+        None, description="Only with a glossary: what became of each of its terms in the text."
+    )
     finishReason: str | list[str] | None = Field(  # noqa: N815
         None,
         description="Only with scores or if a translation is incomplete: `eos`, or `length` if it was cut.",
@@ -253,6 +265,8 @@ def translate_answer(fields: TranslateFields, translation: Translation) -> dict[
         answer["scores"] = shaped([[round(score, 6) for score in text.scores] for text in texts])
     if fields.warnings:
         answer["warnings"] = shaped([list(text.warnings) for text in texts])
+    if fields.glossary:
+        answer["glossary"] = shaped([used_terms(text.terms) for text in texts])
     if translation.pivot is not None:
         answer["pivotLanguage"] = translation.pivot
     if fields.scores or any(map(_was_cut, texts)):

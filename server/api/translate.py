@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from server.api.access import Access
 from server.api.body import Fields, parse_fields, read_body
+from server.api.glossary import read_glossary
 from server.api.schemas import (
     TRANSLATE_SCHEMA,
     DetectedLanguage,
@@ -133,6 +134,7 @@ class TranslateEndpoint:
             options=fields.requested_options(),
             is_html=fields.format == "html",
             text_options=fields.text_options(self._text_defaults),
+            glossary=read_glossary(fields.glossary),
         )
         record.texts = len(job.texts)
         record.stages_s["parse"] = time.monotonic() - record.started_s

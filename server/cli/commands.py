@@ -29,6 +29,7 @@ def serve(
     cors_origins: flags.CorsOrigins = None,
     admin_port: flags.AdminPort = None,
     guard: flags.Guard = None,
+    glossaries: flags.Glossaries = None,
     log_level: flags.LogLevel = None,
 ) -> None:
     """Serve bundles over HTTP, one model each.
@@ -56,6 +57,7 @@ def serve(
         "cors_origins": cors_origins,
         "admin_port": admin_port,
         "guard": guard,
+        "glossaries": glossaries,
         "log_level": log_level,
     }
     raise typer.Exit(serve.serve(settings))
@@ -174,6 +176,7 @@ def translate(
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
     n_best: flags.NBest = None,
     errors: flags.LineErrors = "replace",
+    glossary: flags.GlossaryFile = None,
     pivot_language: flags.PivotLanguage = None,
     workers: flags.Workers = None,
     device: flags.Device = None,
@@ -202,5 +205,5 @@ def translate(
     }
     treated = TextOptions(**text)
     options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None, text=treated)
-    code = serve.translate(settings, requested, options, errors=errors, progress=progress)
+    code = serve.translate(settings, requested, options, errors=errors, glossary=glossary, progress=progress)
     raise typer.Exit(code)

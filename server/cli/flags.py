@@ -86,6 +86,23 @@ Guard = Annotated[
     str | None,
     typer.Option(help="What is done about suspicious translations: off, flag or mend.", show_default="mend"),
 ]
+Glossaries = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Glossaries that requests may name: files NAME.SOURCE-TARGET.tsv.",
+        show_default="none",
+    ),
+]
+GlossaryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        metavar="FILE",
+        help="Terms and their translations, with a tab between; see docs/glossaries.md.",
+        show_default="none",
+    ),
+]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="info")]
 ApiKeys = Annotated[
     Path | None,

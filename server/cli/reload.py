@@ -8,9 +8,14 @@ from urllib.parse import urlencode
 
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail
 from server.cli.given_settings import read_settings
-from server.errors import BundleRefusedError
+from server.errors import BundleRefusedError, GlossaryRefusedError
 
 _PATH = "/admin/reload"
+
+_KEPT = {
+    BundleRefusedError.reason: "the old model goes on serving",
+    GlossaryRefusedError.reason: "the old glossaries and models go on serving",
+}
 
 
 def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None) -> int:
@@ -47,9 +52,9 @@ def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None)
     finally:
         connection.close()
     if response.status != 200:
-        refused = answer.get("code") == BundleRefusedError.reason
-        said = f"{answer.get('error')} (the old model goes on serving)" if refused else answer.get("error")
-        return fail("reload", EXIT_BAD_BUNDLE if refused else EXIT_FAILED, str(said))
+        kept = _KEPT.get(answer.get("code"))
+        said = f"{answer.get('error')} ({kept})" if kept else answer.get("error")
+        return fail("reload", EXIT_BAD_BUNDLE if kept else EXIT_FAILED, str(said))
     for bundle in answer["bundles"]:
         print(  # noqa: T201 - this is the command line
             f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "

@@ -7,6 +7,7 @@ import socket
 import stat
 import sys
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from server.cli.exit_codes import (
     fail,
 )
 from server.cli.given_settings import read_settings
-from server.errors import DragomanError, EngineDeadError, SettingError
+from server.errors import DragomanError, EngineDeadError, GlossaryRefusedError, SettingError
 from server.http.server import listen, make_server
 from server.logs import configure_logging
 from server.metrics.registry import Metrics
@@ -34,6 +35,7 @@ from server.service.clients.api_keys import read_keys
 from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
+from server.service.text.glossary.files import read_file, read_folder
 from server.service.translation.file_route import FileTranslator, choose_route
 from server.service.translation.file_translation import LineError, LineOptions, read_lines
 from server.service.translation.request import RequestedOptions
@@ -65,10 +67,12 @@ def serve(flags: Mapping[str, Any]) -> int:
     try:
         if settings.api_keys_file is not None:
             read_keys(settings.api_keys_file)  # before a model is loaded for nothing
+        if settings.glossaries is not None:
+            read_folder(settings.glossaries)  # likewise
         models = load_models(settings, metrics)
     except BundleError as error:
         return _refuse("serve", error.bundle or settings.bundle[0], error)
-    except SettingError as error:
+    except (SettingError, GlossaryRefusedError) as error:
         return fail("serve", EXIT_USAGE, str(error))
     except EngineDeadError as error:
         return fail("serve", EXIT_FAILED, str(error))
@@ -90,7 +94,7 @@ def serve(flags: Mapping[str, Any]) -> int:
                 )
         try:
             app = create_app(settings, models, metrics)
-        except SettingError as error:
+        except (SettingError, GlossaryRefusedError) as error:
             for model in models:
                 model.engine.close(_CLOSE_TIMEOUT_S)
             return fail("serve", EXIT_USAGE, str(error))
@@ -139,6 +143,7 @@ def translate(
     line_options: LineOptions,
     *,
     errors: Literal["replace", "fail"],
+    glossary: Path | None,
     progress: bool | None,
 ) -> int:
     """Translate standard input to standard output, line by line.
@@ -148,6 +153,7 @@ def translate(
         requested: decoding options.
         line_options: from which language to which, and how lines are cut and written.
         errors: what becomes of a line that is not UTF-8.
+        glossary: file of terms; None for none.
         progress: whether to draw a progress bar; None if standard error is a terminal.
 
     Returns:
@@ -161,6 +167,8 @@ def translate(
     bundle = settings.bundle[0]
     try:
         line_options.text.validate()
+        if glossary is not None:
+            line_options = replace(line_options, glossary=read_file(glossary))
         pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
         legs = choose_route(settings.bundle, line_options.source, line_options.target, pivot)
         settings = settings.model_copy(update={"bundle": tuple(dict.fromkeys(leg.bundle for leg in legs))})

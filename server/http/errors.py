@@ -30,6 +30,7 @@ STATUS = {
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "bundle_refused": 422,
+    "glossary_refused": 422,
     "overloaded": 429,
     "rate_limited": 429,
     "quota_exceeded": 429,

@@ -44,7 +44,7 @@ FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
 ENGINE_ERRORS = ("run_failed", "terminated", "poison", "out_of_memory", "worker_lost")
 GUARD_REASONS = (
     "loop", "truncated", "overlong", "copied", "invalid", "detached", "numbers", "names", "marks", "language",
-    "other",
+    "glossary", "other",
 )  # fmt: skip
 GUARD_OUTCOMES = ("mended", "kept")
 PHASES = ("receiving", "queued", "running")

@@ -25,8 +25,8 @@ LIMITS = RequestLimits(1, 10, 20, 12, 100, 1, 8, (1, 2, 4, 8))
 FIELDS = [one for one in OPTIONS if one.option.has_field]
 NUMBERS = [one for one in FIELDS if one.option.range is not None]
 OWN_FLAGS = {
-    "bundle", "source", "target", "split", "n_best", "errors", "pivot_language", "workers", "device",
-    "shortlist", "progress",
+    "bundle", "source", "target", "split", "n_best", "errors", "glossary", "pivot_language", "workers",
+    "device", "shortlist", "progress",
 }  # fmt: skip
 VALUES: dict[str, Any] = {"early_stopping": "never", "return_scores": True}
 NEEDED = {

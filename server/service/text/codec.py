@@ -8,6 +8,7 @@ from typing import Any
 from server.engine.sequence import SequenceResult
 from server.service.request_limits import RequestLimits, check_tokens
 from server.service.text.blocks import is_plain_sentence, sentences_of
+from server.service.text.glossary.enforcement import TermUse, merged
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import TextOptions
@@ -27,12 +28,14 @@ class TextTranslation:
         scores: of each hypothesis, the mean of its sentences' scores; 0.0 if nothing was translated.
         finish_reason: `length` if a sentence of the best one was ended by `max_decoding_length`, else `eos`.
         warnings: what the checks found and could not mend, each once.
+        terms: what became of the terms of a glossary, each entry once.
     """
 
     hypotheses: tuple[str, ...]
     scores: tuple[float, ...]
     finish_reason: str
     warnings: tuple[str, ...] = ()
+    terms: tuple[TermUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,4 +216,5 @@ def _assembled(pieces: Sequence[_Piece], hypotheses: int, *, fill: bool = False)
         scores.append(sum(found) / len(found) if found else 0.0)
     cut = any(one.finish_reason == "length" for one in used)
     warnings = dict.fromkeys(reason for one in used for reason, outcome in one.guards if outcome == "kept")
-    return TextTranslation(tuple(texts), tuple(scores), "length" if cut else "eos", tuple(warnings))
+    terms = merged(term for one in used for term in one.terms)
+    return TextTranslation(tuple(texts), tuple(scores), "length" if cut else "eos", tuple(warnings), terms)

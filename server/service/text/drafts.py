@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from server.engine.sequence import FinishReason
 from server.service.text.segment import Segment, Span, Target
 
+CUT_RUNG = 3
+"""The last rung of the ladder for spans: a cut at each."""
+
 _NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from export.bundle import Framing
 from server.engine.sequence import FinishReason, SequenceResult
 from server.service.text.drafts import (
+    CUT_RUNG,
     Draft,
     Hypothesis,
     cleaned,
@@ -22,10 +23,14 @@ from server.service.text.drafts import (
     map_text,
     without_spans,
 )
+from server.service.text.glossary.enforcement import TermUse, whole_sentence, with_terms
+from server.service.text.glossary.entries import Glossary
+from server.service.text.glossary.substitution import TermAligner, TermSubstitution
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.output.checks import Checked, marks_agree, numbers_agree, without_loops
 from server.service.text.output.shape import shape
+from server.service.text.protection.linking import Aligner
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
@@ -37,7 +42,6 @@ _NO_FRAMING = Framing((), (), ())
 _MIN_WORDS_TO_CUT = 8
 _BLOCKED_NGRAM = 3
 _MOST_ATTEMPTS = 2
-_CUT_RUNG = 3
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"\w+")
 
@@ -54,6 +58,7 @@ class Way:
         guard: `off` leaves the model's words alone, `flag` checks them, `mend` also tries again.
         every_hypothesis: whether hypotheses that differ in marks alone are kept, too.
         may_be_cut: whether the client limits lengths, so that a cut translation is no fault of the model.
+        glossary: terms of the request.
     """
 
     source: str
@@ -63,6 +68,7 @@ class Way:
     guard: str = "mend"
     every_hypothesis: bool = False
     may_be_cut: bool = False
+    glossary: Glossary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ class TranslatedSentence:
         finish_reason: `length` if the model did not come to an end.
         guards: reason and outcome of each alarm: `mended`, or `kept` if nothing better was found.
         rung: how far its spans went down the ladder: 0 for the first masks, 3 for a cut at the spans.
+        terms: what became of the terms of a glossary in it.
     """
 
     texts: tuple[str, ...]
@@ -82,6 +89,7 @@ class TranslatedSentence:
     finish_reason: FinishReason
     guards: tuple[tuple[str, str], ...] = ()
     rung: int = 0
+    terms: tuple[TermUse, ...] = ()
 
 
 class SentenceTranslator:
@@ -106,20 +114,34 @@ class SentenceTranslator:
         Returns:
             A job.
         """
-        draft = yield from self._draft(segment, way, begin)
+        matches = way.glossary.find(segment) if way.glossary is not None else []
+        draft = whole_sentence(segment, matches) or (yield from self._draft(segment, way, begin))
         fired = dict.fromkeys((*draft.hypotheses[0].alarms, *draft.mended))
         if way.guard == "mend" and draft.hypotheses[0].alarms:
             draft = yield from self._mended(segment, way, begin, draft)
         left = draft.hypotheses[0].alarms
-        guards = tuple((reason, "kept" if reason in left else "mended") for reason in fired)
-        texts = [self._written(segment, one.target, way) for one in draft.hypotheses]
+        guards = [(reason, "kept" if reason in left else "mended") for reason in fired]
+        aligner: Aligner = self._model.aligner
+        terms: tuple[TermUse, ...] = ()
+        if matches:
+            draft, terms = yield from with_terms(
+                segment,
+                draft,
+                matches,
+                TermSubstitution(segment, self._model.aligner, way.target),
+                lambda masked: self._draft(masked, way, begin),
+            )
+            aligner = TermAligner(aligner, segment, matches)
+            if not all(term.satisfied for term in terms):
+                guards.append(("glossary", "kept"))
+        texts = [self._written(segment, one.target, aligner) for one in draft.hypotheses]
         scores = [one.score for one in draft.hypotheses]
         kept = (
             (tuple(texts), tuple(scores))
             if way.every_hypothesis or way.guard == "off"
             else _distinct(texts, scores)
         )
-        return TranslatedSentence(*kept, draft.finish_reason, guards, draft.rung)
+        return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms)
 
     def _draft(
         self, segment: Segment, way: Way, begin: tuple[int, ...], limit: int | None = None
@@ -164,7 +186,7 @@ class SentenceTranslator:
             draft = self._read(segment, masks, source, ids, result, way, capitals)
             if draft is not None:
                 return replace(draft, rung=rung) if rung else draft
-        return replace((yield from self._around_spans(segment, way, begin)), rung=_CUT_RUNG)
+        return replace((yield from self._around_spans(segment, way, begin)), rung=CUT_RUNG)
 
     def _read(
         self,
@@ -273,10 +295,10 @@ class SentenceTranslator:
         target = best.target.edited(edits)
         return replace(draft, hypotheses=(replace(best, target=target),))
 
-    def _written(self, segment: Segment, target: Target, way: Way) -> str:
+    def _written(self, segment: Segment, target: Target, aligner: Aligner) -> str:
         if not segment.tags and not target.spans and segment.escape == "none":
             return target.text
-        placed = place_tags(segment, target, self._model.aligner) if segment.tags else []
+        placed = place_tags(segment, target, aligner) if segment.tags else []
         moved = [(at, spaced(at, tag, target.text)) for at, tag in placed]
         return write(target.text, target.spans, moved, segment.escape)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from export.bundle import BundleError, Manifest, load_manifest
-from server.errors import UnsupportedLanguageError
+from server.errors import InvalidOptionError, UnsupportedLanguageError
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
 from server.service.text.detection.detector import Detector
@@ -115,9 +115,15 @@ class FileTranslator:
             report: told of each such line; of the first hundred by number, of the rest how many they are.
 
         Raises:
-            InvalidOptionError: an option is out of range for a model; the message names it.
+            InvalidOptionError: an option is out of range for a model, or a glossary is given for two models;
+                the message names it.
         """
         self._translators = []
+        if options.glossary is not None and len(legs) > 1:
+            raise InvalidOptionError(
+                f"glossary: {legs[0][0].source} to {legs[-1][0].target} is translated through "
+                f"{legs[0][0].target}; a glossary needs a model of the pair itself"
+            )
         for leg, model, limits in legs:
             is_last = leg is legs[-1][0]
             own = requested if is_last else requested.for_pivot()

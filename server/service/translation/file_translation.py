@@ -23,6 +23,7 @@ from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, request_limits
 from server.service.text.codec import Document, Reading, TextCodec
+from server.service.text.glossary.entries import Glossary
 from server.service.text.languages import Directions
 from server.service.text.options import TextOptions
 from server.service.text.sentences import Way
@@ -153,6 +154,7 @@ class LineOptions:
         n_best: whether all translations of a line are written, as in Moses' n-best lists: its number from 0,
             the translation and its score between bars.
         text: how each line is treated.
+        glossary: terms of the direction.
     """
 
     split: bool = True
@@ -160,6 +162,7 @@ class LineOptions:
     target: str | None = None
     n_best: bool = False
     text: TextOptions = _TEXT_DEFAULTS
+    glossary: Glossary | None = None
 
 
 _LINE_BY_LINE = LineOptions()
@@ -200,6 +203,7 @@ class LineTranslator:
             options.text.guard,
             every_hypothesis=options.n_best,
             may_be_cut="max_decoding_length" in requested.stated,
+            glossary=options.glossary,
         )
         self._reading = Reading(options.text, split=options.split, every_line=True)
         self._limits = replace(limits, target_prefix=framing.target_prefix)

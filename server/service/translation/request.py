@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from server.engine.options import OPTIONS
 from server.service.text.codec import TextTranslation
+from server.service.text.glossary.entries import Glossary
 from server.service.text.languages import Detection
 from server.service.text.options import TextOptions
 
@@ -104,6 +105,7 @@ class TranslationRequest:
         is_html: whether the texts are HTML.
         text_options: how the texts are treated.
         deadline_s: monotonic time after which the client does not wait any more.
+        glossary: the name of one that the server has, or the request's own; None for none.
     """
 
     request_id: str
@@ -114,6 +116,7 @@ class TranslationRequest:
     options: RequestedOptions = field(default_factory=RequestedOptions)
     is_html: bool = False
     text_options: TextOptions = field(default_factory=TextOptions)
+    glossary: str | Glossary | None = None
 
     def part(self, places: Sequence[int], number: int | None = None) -> Self:
         """The same request with some of its texts.

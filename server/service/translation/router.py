@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from server.engine.limits import EngineStats
-from server.errors import QueueFullError, TextTooLongError
+from server.errors import InvalidOptionError, QueueFullError, TextTooLongError
 from server.service.request_limits import check_texts
 from server.service.text.detection.detector import Detector
 from server.service.text.detection.triage import Finding, Triage, is_wordless
+from server.service.text.glossary.entries import Glossary
+from server.service.text.glossary.store import GlossaryStore
 from server.service.text.languages import AUTO, UNDETERMINED, Detection, Directions
 from server.service.translation.cached_decoding import Phase
 from server.service.translation.model_slot import ModelSlot, merge_stats
@@ -44,20 +46,29 @@ class Router:
     Attributes:
         slots: one for each model, in the operator's order.
         directions: every pair that can be asked for.
+        glossaries: that requests may name.
     """
 
-    def __init__(self, slots: Sequence[ModelSlot], detector: Detector, pivot: str | None = None) -> None:
+    def __init__(
+        self,
+        slots: Sequence[ModelSlot],
+        detector: Detector,
+        pivot: str | None = None,
+        glossaries: GlossaryStore | None = None,
+    ) -> None:
         """Find the routes.
 
         Args:
             slots: one for each model; from here on they are closed by this object.
             detector: resolves the source language `auto`.
             pivot: language through which pairs without a model go; None refuses them.
+            glossaries: that requests may name; None starts without any.
         """
         self.slots = tuple(slots)
         self._detector = detector
         self._triage = Triage(detector)
         self._pivot = pivot
+        self.glossaries = glossaries or GlossaryStore()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="dragoman-detect")
         self._under_way: dict[str, dict[str, Translator]] = {}
         self._routes: dict[tuple[str, str], tuple[Leg, ...]] = {}
@@ -244,13 +255,27 @@ class Router:
     ) -> Translation:
         """Translate texts of one language with the model, or the two, of its direction."""
         first, *rest = self._routes[source, target]
+        glossary = self._glossary(whole, source, target)
         with first.slot.translator as translator:
             # From here on a reload changes nothing for this request.
             if rest:
                 with rest[0].slot.translator as second:
                     return await self._pivoted(part, whole, translator, first, second, rest[0])
             self._under_way.setdefault(whole.request_id, {})[part.request_id] = translator
-            return await translator.translate(part, source, target)
+            return await translator.translate(part, source, target, glossary)
+
+    def _glossary(self, request: TranslationRequest, source: str, target: str) -> Glossary | None:
+        """Find the glossary that a request wants for texts of one language."""
+        if request.glossary is None:
+            return None
+        if len(legs := self._routes[source, target]) > 1:
+            raise InvalidOptionError(
+                f"glossary: {source} to {target} is translated through {legs[0].target}; a glossary needs a "
+                "model of the pair itself"
+            )
+        if isinstance(request.glossary, Glossary):
+            return request.glossary
+        return self.glossaries.find(request.glossary, source, target, stated=not _is_auto(request.source))
 
     async def _pivoted(
         self,

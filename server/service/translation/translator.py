@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits
 from server.service.text.codec import Reading, TextCodec
+from server.service.text.glossary.entries import Glossary
 from server.service.text.sentences import Way
 from server.service.translation.cached_decoding import CachedDecoder, Decoded, Phase
 from server.service.translation.decoding_options import check_options, choose_each
@@ -115,7 +116,9 @@ class Translator:
         """
         check_options(requested, self.limits)
 
-    async def translate(self, request: TranslationRequest, source: str, target: str) -> Translation:
+    async def translate(
+        self, request: TranslationRequest, source: str, target: str, glossary: Glossary | None = None
+    ) -> Translation:
         """Translate every text of a request.
 
         Cancelling this coroutine aborts the request: its rows are free before the next step.
@@ -124,6 +127,7 @@ class Translator:
             request: what to translate; number and length of its texts are known to be right.
             source: language of the texts, as the model calls it.
             target: language to translate to, likewise; the model has this direction.
+            glossary: terms of this direction that the request wants.
 
         Returns:
             The translations in the order of the texts.
@@ -146,6 +150,7 @@ class Translator:
             request.options.num_hypotheses,
             request.text_options.guard,
             may_be_cut="max_decoding_length" in request.options.stated,
+            glossary=glossary,
         )
         reading = Reading(request.text_options, is_html=request.is_html)
         document = await self._offload(

@@ -81,6 +81,13 @@ class WordAligner:
         evidence = np.where(equal, 1, evidence)
         return _linked(score, evidence >= MIN_EVIDENCE)
 
+    def evidence(self, source_word: str, target_word: str) -> float:
+        """Say with which probability, of either way, two words belong together by the tables alone."""
+        if self._lexicon is None:
+            return float(source_word.casefold() == target_word.casefold())
+        forward, backward = self._probabilities(self._lexicon, [source_word], [target_word])
+        return float(max(forward[0, 0], backward[0, 0]))
+
     def _probabilities(
         self, lexicon: Lexicon, source_words: Sequence[str], target_words: Sequence[str]
     ) -> tuple[Matrix, Matrix]:

@@ -1,0 +1,106 @@
+"""With a shipped model's word tables: terms that are there are left, others take the place of their words."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.glossary import read_aligner
+from server.service.text.glossary.entries import Glossary, make_entry
+from server.service.text.glossary.substitution import Settled, TermAligner, TermSubstitution
+from server.service.text.protection.alignment import WordAligner
+from server.service.text.segment import Segment, Span, Target
+
+
+@pytest.fixture(scope="module")
+def aligner(repository: Path) -> WordAligner:
+    return read_aligner(repository / "bundles" / "en-de")
+
+
+def settle(
+    aligner: WordAligner, source: str, target: Target | str, *entries: tuple[str, ...], language: str = "de"
+) -> Settled:
+    segment = Segment(source)
+    matches = Glossary([make_entry(one[0], one[1], one[2:]) for one in entries]).find(segment)
+    substitution = TermSubstitution(segment, aligner, language)
+    return substitution.settle(Target(target) if isinstance(target, str) else target, matches)
+
+
+def test_words_are_replaced_where_they_stand_for_a_term(aligner: WordAligner) -> None:
+    source, target = "The dog sees the cat in the garden.", "Der Hund sieht die Katze im Garten."
+    found = settle(aligner, source, target, ("dog", "Kläffer"), ("cat", "Mieze"))
+    assert found.target.text == "Der Kläffer sieht die Mieze im Garten."
+    assert [match.entry.source for match in found.written] == ["dog", "cat"]
+    assert not found.missing
+
+
+def test_what_is_there_is_left_in_any_accepted_form(aligner: WordAligner) -> None:
+    source, target = "The dogs sleep.", "Die Hunde schlafen."
+    for entry in (("dogs", "Hunde"), ("dogs", "Hund", "Hunde"), ("dogs", "hunde")):
+        found = settle(aligner, source, target, entry)
+        assert (found.target.text, found.missing, found.written) == (target, (), ())
+
+
+def test_each_place_needs_its_own(aligner: WordAligner) -> None:
+    source, target = "The dog and the dog.", "Der Kläffer und der Hund."
+    found = settle(aligner, source, target, ("dog", "Kläffer"))
+    assert found.target.text == "Der Kläffer und der Kläffer."
+
+
+def test_the_translation_of_another_word_does_not_count(aligner: WordAligner) -> None:
+    source, target = "The table and the door.", "Der Tisch und die Tür."
+    found = settle(aligner, source, target, ("door", "Tisch"))
+    assert found.target.text == "Der Tisch und die Tisch."
+
+
+def test_several_words_become_one_and_one_several(aligner: WordAligner) -> None:
+    found = settle(
+        aligner, "The train station is new.", "Der Bahnhof ist neu.", ("train station", "Haltepunkt")
+    )
+    assert found.target.text == "Der Haltepunkt ist neu."
+    found = settle(aligner, "I like dogs.", "Ich mag Hunde.", ("dogs", "alte Kläffer"))
+    assert found.missing, "a small letter says that it is another kind of word"
+    found = settle(aligner, "I like dogs.", "Ich mag Hunde.", ("dogs", "Kläffer aller Art"))
+    assert found.target.text == "Ich mag Kläffer aller Art."
+
+
+def test_capitals_of_the_place_are_kept(aligner: WordAligner) -> None:
+    found = settle(aligner, "Dogs are nice.", "Hunde sind nett.", ("dogs", "vierbeiner"))
+    assert found.target.text == "Vierbeiner sind nett."
+    found = settle(aligner, "He is swimming.", "Er schwimmt.", ("swimming", "Schwimmer"))
+    assert found.missing, "a noun does not take the place of a verb"
+    found = settle(aligner, "DOGS ARE NICE.", "HUNDE SIND NETT.", ("dogs", "Kläffer"))
+    assert found.missing, "words in capitals are not in the tables"
+
+
+def test_words_apart_are_not_replaced(aligner: WordAligner) -> None:
+    found = settle(
+        aligner, "He called her up yesterday.", "Er rief sie gestern an.", ("called", "kontaktierte")
+    )
+    assert found.target.text in ("Er kontaktierte sie gestern an.", "Er rief sie gestern an.")
+    source, target = "I gave up smoking.", "Ich gab das Rauchen auf."
+    found = settle(aligner, source, target, ("gave up", "beendete"))
+    assert (found.target.text == target) == bool(found.missing)
+
+
+def test_spans_stay_where_they_are(aligner: WordAligner) -> None:
+    target = Target("Der Hund von {x} schläft.", (Span(13, 16, "{x}"),))
+    segment = Segment("The dog of {x} sleeps.", (Span(11, 14, "{x}"),))
+    matches = Glossary([make_entry("dog", "Wachhund")]).find(segment)
+    found = TermSubstitution(segment, aligner, "de").settle(target, matches)
+    assert found.target == Target("Der Wachhund von {x} schläft.", (Span(17, 20, "{x}"),))
+
+
+def test_terms_take_the_place_of_their_masks(aligner: WordAligner) -> None:
+    segment = Segment("Dogs see {x}.", (Span(9, 12, "{x}"),))
+    (match,) = Glossary([make_entry("dogs", "vierbeiner")]).find(segment)
+    target = Target("Dogs sehen {x}.", (Span(0, 4, "\0term 0"), Span(11, 14, "{x}")))
+    found = TermSubstitution(segment, aligner, "de").unmasked(target, {"\0term 0": match})
+    assert found == Target("Vierbeiner sehen {x}.", (Span(17, 20, "{x}"),))
+
+
+def test_tags_find_the_words_of_terms(aligner: WordAligner) -> None:
+    segment = Segment("The dog sleeps in the garden.")
+    matches = Glossary([make_entry("garden", "Xyz Abc")]).find(segment)
+    words = (["The", "dog", "sleeps", "in", "the", "garden"], ["In", "Xyz", "Abc", "schläft", "der", "Hund"])
+    links = TermAligner(aligner, segment, matches).links(*words)
+    assert {(5, 1), (5, 2)} <= set(links)
