@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from export.commands.measure import measure
+from export.commands.pull import pull
 from export.commands.shortlist import shortlist
 from export.flags import (
     ALL_WIDTHS,
@@ -317,6 +318,16 @@ def import_model(
     raise typer.Exit(run_import(origin, out, kind, names, options))
 
 
+app.command(
+    rich_help_panel=CONVERT,
+    short_help="Fetch a model and import it.",
+    epilog=_examples(
+        "dragoman pull --list en de",
+        "dragoman pull opus-mt-en-de --dev-source dev.en.gz --dev-target dev.de.gz",
+        "dragoman pull facebook/nllb-200-distilled-600M --source en --target de --dev-source dev.en.gz",
+        "dragoman pull argos:en-de --out bundles/argos-en-de",
+    ),
+)(pull)
 app.command(
     rich_help_panel=CONVERT,
     short_help="Give a bundle a vocabulary shortlist.",

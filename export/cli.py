@@ -12,8 +12,12 @@ import torch
 from export.bundle import BundleError
 from export.convert.from_bundle import RecoveryError
 from export.convert.huggingface_files import HuggingFaceError
-from export.convert.import_command import Kind, export_huggingface, import_model
+from export.convert.import_command import Kind, Report, check_import, export_huggingface, import_model
 from export.convert.vocabularies.vocabulary import ImportNames
+from export.fetch.argos import fetch_argos
+from export.fetch.download import FetchError
+from export.fetch.hub import fetch_repository, full_name
+from export.fetch.listing import list_offers
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
 from export.quality_gates import GateError
@@ -28,11 +32,15 @@ from model.tokenizer import TokenizerError
 
 EXIT_FAILED = 1
 EXIT_BAD_BUNDLE = 3  # these two are those of server.cli.exit_codes, which export does not import
+_ARGOS = "argos:"
+_PLACES = 2
+"""That are asked for models: the hub and the index of Argos."""
 _REFUSALS = (
     BundleError,
     CheckpointError,
     CorpusError,
     ExportError,
+    FetchError,
     GateError,
     HuggingFaceError,
     MeasureError,
@@ -59,6 +67,41 @@ def run_import(origin: str, out: Path, kind: Kind | None, names: ImportNames, op
     """Import a model and return the exit code."""
     torch.set_num_threads(options.threads)
     return _run("import", lambda report: import_model(origin, out, kind, names, options, report))
+
+
+def run_pull(
+    name: str, out: Path | None, kind: Kind | None, names: ImportNames, options: ExportOptions
+) -> int:
+    """Fetch a model, import it and return the exit code."""
+    torch.set_num_threads(options.threads)
+
+    def work(report: Report) -> None:
+        target = out or Path(name.rpartition("/")[2].replace(":", "-"))
+        check_import(target, kind, options)
+        if name.startswith(_ARGOS):
+            report(f"fetching {name} from the index of Argos packages, which states no licenses")
+            origin = fetch_argos(name.removeprefix(_ARGOS))
+        elif (full := full_name(name)) is not None:
+            origin = fetch_repository(full, report)
+        else:
+            raise FetchError(
+                f"{ascii(name)[1:-1][:100]}: no name of a model; they are like Helsinki-NLP/opus-mt-en-de or "
+                "argos:en-de, and dragoman pull --list en de lists some"
+            )
+        import_model(str(origin), target, kind, names, options, report)
+
+    return _run("pull", work)
+
+
+def run_list(source: str, target: str) -> int:
+    """Print which models of a pair can be fetched; not 0 if no place could be asked."""
+    offers, problems = list_offers(source, target)
+    width = max(len(offer.name) for offer in offers)
+    for offer in offers:
+        sys.stdout.write(f"{offer.name:{width}}  {offer.license:12}  {offer.note}\n")
+    for problem in problems:
+        sys.stderr.write(f"dragoman pull: {problem}".replace("\n", " ") + "\n")
+    return EXIT_FAILED if len(problems) == _PLACES else 0
 
 
 def run_shortlist(bundle: Path, out: Path, options: ShortlistOptions, *, force: bool) -> int:

@@ -19,33 +19,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from export.fetch.hub import fetch_repository, full_name
 from export.protobuf_wire import WireError, count_pieces
 
 SAFETENSORS, PYTORCH = "model.safetensors", "pytorch_model.bin"
-_SMALL_FILES = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "README.md",
-)
-_TOKENIZER_FILES = (
-    "source.spm",
-    "target.spm",
-    "vocab.json",
-    "target_vocab.json",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-    "spm.model",
-    "tokenizer.json",
-    "merges.txt",
-)
 _MAX_JSON_BYTES = 1 << 22
 _MAX_INDEX_BYTES = 1 << 24
 _MAX_SPM_BYTES = 1 << 26
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.safetensors")
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 class HuggingFaceError(ValueError):
@@ -56,37 +37,15 @@ def find_directory(name: str, report: Callable[[str], None]) -> Path:
     """Return a local directory for a path or, where the network allows, for a name on the Hugging Face hub.
 
     Raises:
-        HuggingFaceError: there is no such directory, and the hub has or gives nothing.
+        HuggingFaceError: there is no such directory, and this is no hub name.
+        FetchError: the hub has or gives nothing.
     """
     path = Path(name)
     if path.is_dir():
         return path
-    if path.exists() or not _HUB_NAME.fullmatch(name):
+    if path.exists() or full_name(name) != name:
         raise HuggingFaceError(f"{name}: no such directory, nor a hub name like Helsinki-NLP/opus-mt-en-de")
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import RepositoryNotFoundError
-    except ImportError:
-        raise HuggingFaceError(
-            f"{name}: no such directory; to fetch it from the hub, pip install huggingface_hub"
-        ) from None
-    report(f"fetching {name} from the Hugging Face hub")
-    try:
-        texts, parts = [*_SMALL_FILES, *_TOKENIZER_FILES], "model-*-of-*.safetensors"
-        patterns = [*texts, SAFETENSORS, parts, f"{SAFETENSORS}.index.json"]
-        found = Path(snapshot_download(name, allow_patterns=patterns))
-        if not list(found.glob("model*.safetensors")):
-            found = Path(snapshot_download(name, allow_patterns=[*texts, PYTORCH]))
-    except RepositoryNotFoundError:
-        raise HuggingFaceError(
-            f"{name}: no such directory, nor a repository on the hub; a private one needs HF_TOKEN"
-        ) from None
-    except Exception as error:  # noqa: BLE001 - its exceptions differ from version to version
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise HuggingFaceError(f"{name}: no such directory, and the hub cannot be asked: {reason}") from None
-    if not (found / "config.json").exists():
-        raise HuggingFaceError(f"{name}: its repository on the hub has no config.json: no MarianMT model")
-    return found
+    return fetch_repository(name, report)
 
 
 def read_json(path: Path, most_bytes: int = _MAX_JSON_BYTES) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from export.convert.ctranslate2.from_ctranslate2 import import_ctranslate2, is_c
 from export.convert.from_bundle import recover_checkpoint
 from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_files import find_directory
+from export.convert.own_words import write_own_words
 from export.convert.to_huggingface import write_huggingface
 from export.convert.vocabularies.vocabulary import ImportNames
 from export.gate_texts import ExportError
@@ -28,11 +30,11 @@ def import_model(
     """Bring a model in.
 
     Args:
-        origin: a MarianMT directory, a name on the Hugging Face hub, or a bundle.
+        origin: a directory of another project, an Argos package, a name on the Hugging Face hub, or a bundle.
         out: what to write; appears complete or not at all.
-        kind: what to make; None makes a bundle of a MarianMT model and a checkpoint of a bundle.
-        names: what a MarianMT directory does not say of itself.
-        options: of the export to a bundle.
+        kind: what to make; None makes a bundle of a foreign model and a checkpoint of a bundle.
+        names: what a foreign model does not say of itself.
+        options: of the export to a bundle; fp32 needs no text.
         report: gets a line at every stage.
 
     Raises:
@@ -41,18 +43,15 @@ def import_model(
         GateError: the bundle is not good enough.
         BundleError: the bundle is refused.
     """
-    if out.exists() and not options.force:
-        raise ExportError(f"{out} exists already; --force replaces it")
     if (Path(origin) / MANIFEST_NAME).exists():
+        if out.exists() and not options.force:
+            raise ExportError(f"{out} exists already; --force replaces it")
         if kind == "bundle":
             raise ExportError(f"{origin} is a bundle already; it can become a checkpoint")
         config = recover_checkpoint(Path(origin), out)
         report(f"wrote {out}: {config.origin}")
         return
-    if kind != "checkpoint" and not options.dev_source and not options.calibration:
-        raise ExportError(
-            "text is needed for the gates: give --dev-source, with or without --dev-target, or --calibration"
-        )
+    check_import(out, kind, options)
     if kind == "checkpoint":
         _read(origin, out, names, report)
         report(f"wrote {out}")
@@ -60,7 +59,31 @@ def import_model(
     with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
         checkpoint = Path(aside) / "checkpoint"
         _read(origin, checkpoint, names, report)
+        if not _has_text(options):
+            report("no text: the graphs are compared with PyTorch on sentences of the model's own words")
+            options = replace(
+                options, dev_source=[write_own_words(checkpoint, Path(aside) / "own-words.txt")]
+            )
         export_bundle(checkpoint, out, options, report)
+
+
+def check_import(out: Path, kind: Kind | None, options: ExportOptions) -> None:
+    """Refuse at once what could only fail after hours.
+
+    Raises:
+        ExportError: ``out`` exists, or there is no text for a precision that needs it.
+    """
+    if out.exists() and not options.force:
+        raise ExportError(f"{out} exists already; --force replaces it")
+    if kind != "checkpoint" and not _has_text(options) and options.precision != "fp32":
+        raise ExportError(
+            "text is needed for the gates: give --dev-source, with or without --dev-target, or "
+            "--calibration; --precision fp32 needs none"
+        )
+
+
+def _has_text(options: ExportOptions) -> bool:
+    return bool(options.dev_source or options.calibration)
 
 
 def _read(origin: str, out: Path, names: ImportNames, report: Report) -> None:

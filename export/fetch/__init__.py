@@ -1,0 +1,1 @@
+"""Models from the network: names become files here, looked at before they are fetched."""
