@@ -6,7 +6,7 @@ A fault is there while FILE is, so that a server starts well and a test chooses 
 
 - `poison`: every run with the source token VALUE fails.
 - `slow`: every decoder step takes VALUE more milliseconds, so the server has a capacity that is known.
-- `blocked`: runs of the encoder wait until the file is gone.
+- `blocked`: runs of the encoder wait until the file is gone, beside which they leave one called `.entered`.
 - `crash`: the worker thread ends at its next run.
 - `endless`: the token VALUE, the end, is never written.
 - `leak`: every run of the encoder keeps VALUE bytes.
@@ -53,6 +53,8 @@ class Fault:
             raise WorkerCrash
         if self._kind == "leak":
             self._kept.append(bytes(bytearray(self._value)))
+        if self._kind == "blocked":
+            self._file.with_suffix(".entered").touch()
         while self._kind == "blocked" and self._armed:
             time.sleep(0.002)
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.api.tracing import Tracing, read_traceparent
-from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError
+from server.errors import BodyTooLargeError, DragomanError, DrainingError, MalformedBodyError
 from server.http.disconnect import FAULT_EXTENSION
 from server.http.errors import (
     AmbiguousFramingError,
@@ -32,6 +32,7 @@ error_log = logging.getLogger("dragoman.error")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _FRAMINGS = (b"content-length", b"transfer-encoding")
 _MAX_HEADERS = 100
+_DROPPED = "the server shut down before the translation was ready"
 _TRACED = ("/translate", "/detect")
 _MAX_HEADER_BYTES = 16384
 
@@ -79,14 +80,11 @@ class RequestMiddleware:
             await self._app(scope, receive, send_noted)
         except ClientDisconnectedError as error:
             record.error = error
-        except asyncio.CancelledError as error:  # the server gave up waiting for us while shutting down
-            record.error = error
-            raise
-        except Exception as error:
-            record.error = error
+        except (Exception, asyncio.CancelledError) as error:
+            record.error = DrainingError(_DROPPED) if isinstance(error, asyncio.CancelledError) else error
             if record.status:
                 raise  # half an answer is out; the server can only close the connection
-            await response_for(error, request_id)(scope, receive, send_noted)
+            await response_for(record.error, request_id)(scope, receive, send_noted)
         finally:
             self._metrics.requests_in_flight.dec()
             self._finish(scope, record)
