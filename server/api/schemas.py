@@ -10,6 +10,7 @@ from server.api.glossary import InlineGlossary, UsedTerm, used_terms
 from server.engine.options import OPTIONS, NamedOption
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
+from server.service.text.explanation.explained import fields_of
 from server.service.text.options import TEXT_OPTIONS, TextOptions
 from server.service.translation.request import RequestedOptions, Translation
 
@@ -146,6 +147,14 @@ class DetectedLanguage(BaseModel):
     language: str = Field(description="Code, or `und` (undetermined) for a text of no served language.")
 
 
+class AlignedWords(BaseModel):
+    """A word of a text and one of its translation. A range is its first byte and the one behind its last."""
+
+    source: tuple[int, int] = Field(description="Of the text in `q`.")
+    target: tuple[int, int] = Field(description="Of `translatedText`.")
+    weight: float = Field(ge=0, le=1, description="How sure the link is; 0 if position alone speaks for it.")
+
+
 class TranslateAnswer(BaseModel):
     """Answer of `POST /translate`: plain values for one text, arrays in the same order for an array."""
 
@@ -172,6 +181,11 @@ class TranslateAnswer(BaseModel):
     )
     glossary: list[UsedTerm] | list[list[UsedTerm]] | None = Field(
         None, description="Only with a glossary: what became of each of its terms in the text."
+    )
+    alignments: list[AlignedWords] | list[list[AlignedWords]] | None = Field(
+        None,
+        description="Only if asked for: the words of each translation with those of its text, in order of "
+        "the text. Ranges count bytes of UTF-8.",
     )
     finishReason: str | list[str] | None = Field(  # noqa: N815
         None,
@@ -239,12 +253,15 @@ def read_detect_fields(fields: Mapping[str, Any], *, typed: bool) -> DetectField
         raise _explain(error) from None
 
 
-def translate_answer(fields: TranslateFields, translation: Translation) -> dict[str, Any]:
+def translate_answer(
+    fields: TranslateFields, translation: Translation, explained: TextOptions | None = None
+) -> dict[str, Any]:
     """Build the answer in the caller's shape.
 
     Args:
         fields: of the request.
         translation: its result.
+        explained: what was asked for to explain it, if anything was.
 
     Returns:
         What `TranslateAnswer` describes, without the fields that are not asked for.
@@ -267,6 +284,9 @@ def translate_answer(fields: TranslateFields, translation: Translation) -> dict[
         answer["warnings"] = shaped([list(text.warnings) for text in texts])
     if fields.glossary:
         answer["glossary"] = shaped([used_terms(text.terms) for text in texts])
+    if explained:
+        each = [fields_of(text.explanation, explained) for text in texts]
+        answer |= {name: shaped([one[name] for one in each]) for name in each[0]}
     if translation.pivot is not None:
         answer["pivotLanguage"] = translation.pivot
     if fields.scores or any(map(_was_cut, texts)):

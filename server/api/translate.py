@@ -153,7 +153,8 @@ class TranslateEndpoint:
                 with access.charge(client, sum(map(len, job.texts))):
                     translation = await translated()
         _record(record, translation)
-        return _json(translate_answer(fields, translation), _answer_headers(record))
+        explained = job.text_options if job.text_options.explains else None
+        return _json(translate_answer(fields, translation, explained), _answer_headers(record))
 
     def _time(self, headers: Mapping[str, str]) -> float:
         """Seconds for a request: the client may ask for less than the server allows, never for more."""

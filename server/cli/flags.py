@@ -206,7 +206,9 @@ def option_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
         if not one.option.has_flag:
             continue
         kind: Any = Literal["false", "true", "never"]
-        if one.option.is_text:
+        if one.type is bool:
+            kind = bool
+        elif one.option.is_text:
             kind = list[str]
         elif one.type in (int, float) or get_origin(one.type) is Literal:
             kind = one.type

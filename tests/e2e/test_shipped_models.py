@@ -166,3 +166,24 @@ def test_into_english_as_people_type_it(server: RunningServer, source: str, type
     ]
     assert answers[3].rstrip("!") in ("Bye", "Goodbye")
     assert answers[3].endswith("!") == typed[3].endswith("!")
+
+
+def test_alignments_in_the_callers_shape(server: RunningServer) -> None:
+    one = translate(server, "The red car.", "en", "de", alignments=True).json()
+    several = translate(server, ["The red car.", "¡Ja!"], "en", "de", alignments=True).json()  # type: ignore[arg-type]
+    assert several["alignments"][0] == one["alignments"]
+    assert {(tuple(each["source"]), tuple(each["target"])) for each in one["alignments"]} >= {
+        ((8, 11), (9, 13))
+    }
+    assert "alignments" not in translate(server, "The red car.", "en", "de").json()
+
+
+def test_alignments_through_english_meet_in_it(server: RunningServer) -> None:
+    text = "Das Auto ist rot."
+    answer = translate(server, text, "de", "fr", alignments=True).json()
+    words = {
+        text[slice(*one["source"])]: answer["translatedText"].encode()[slice(*one["target"])].decode()
+        for one in answer["alignments"]
+    }
+    assert words["Auto"] == "voiture"
+    assert words["rot"] == "rouge"

@@ -1,5 +1,6 @@
 """`dragoman translate` as a process: files, pipes, and every way in which they end."""
 
+import json
 import os
 import signal
 import subprocess
@@ -214,3 +215,21 @@ def test_a_bad_bundle_is_refused_with_code_3(tmp_path: Path) -> None:
     ended = translate(tmp_path / "nothing", b"x\n")
     assert ended.returncode == 3
     assert ended.stderr.count(b"\n") == 1
+
+
+def test_alignments_make_each_line_one_of_json(repository: Path) -> None:
+    """With a bundle that has tables; the tiny one has none, and is refused."""
+    ended = translate(
+        repository / "bundles" / "en-de", b"The red car.\n\nDas ist ein Haus.\n", "--alignments"
+    )
+    first, empty, copied = map(json.loads, ended.stdout.splitlines())
+    assert first["translatedText"] == "Das rote Auto."
+    assert {"source": [8, 11], "target": [9, 13]}.items() <= first["alignments"][2].items()
+    assert empty == {"translatedText": "", "alignments": []}
+    assert copied["alignments"] == []
+
+
+def test_alignments_need_tables(tiny_bundle: Path) -> None:
+    ended = translate(tiny_bundle, b"a\n", "--alignments")
+    assert ended.returncode == 2
+    assert b"`dragoman measure` adds them" in ended.stderr

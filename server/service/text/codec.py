@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from server.engine.sequence import SequenceResult
 from server.service.request_limits import RequestLimits, check_tokens
 from server.service.text.blocks import is_plain_sentence, sentences_of
+from server.service.text.explanation.explained import NOTHING, Explanation, explain
 from server.service.text.glossary.enforcement import TermUse, merged
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
@@ -29,6 +30,7 @@ class TextTranslation:
         finish_reason: `length` if a sentence of the best one was ended by `max_decoding_length`, else `eos`.
         warnings: what the checks found and could not mend, each once.
         terms: what became of the terms of a glossary, each entry once.
+        explanation: what was asked for of the best one.
     """
 
     hypotheses: tuple[str, ...]
@@ -36,6 +38,7 @@ class TextTranslation:
     finish_reason: str
     warnings: tuple[str, ...] = ()
     terms: tuple[TermUse, ...] = ()
+    explanation: Explanation = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,28 @@ class TextCodec:
         document = Document(together(jobs))
         check_tokens([len(one.ids) for one in document.inputs], self._limits)
         return document
+
+    def explained(
+        self,
+        texts: Sequence[str],
+        document: Document,
+        translations: Sequence[TextTranslation],
+        reading: Reading,
+    ) -> list[TextTranslation]:
+        """Add to translations what the options of their texts ask for.
+
+        Args:
+            texts: as `read` was given.
+            document: of these texts, with everything translated.
+            translations: of the document.
+            reading: as `read` was given.
+        """
+        each = zip(texts, document.pieces, translations, strict=True)
+        how = self._model, reading.options
+        return [
+            replace(one, explanation=explain(text, pieces, *how, is_html=reading.is_html))
+            for text, pieces, one in each
+        ]
 
     def _text(
         self,

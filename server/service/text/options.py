@@ -44,6 +44,14 @@ class TextOptions:
     warnings: bool = define(
         False, "Whether to answer what the checks found in each translation.", has_flag=False
     )
+    alignments: bool = define(
+        False, "Whether to answer which words of each translation stand for which of its source."
+    )
+
+    @property
+    def explains(self) -> bool:
+        """Whether more is to be said of a translation than its text."""
+        return self.alignments
 
     @property
     def protected_words(self) -> tuple[str, ...]:

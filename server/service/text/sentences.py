@@ -36,7 +36,7 @@ from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
 from server.service.text.protection.symbols import pairs_to_tags, spaced
 from server.service.text.protection.writing import write
-from server.service.text.segment import Segment, Span, Target
+from server.service.text.segment import Segment, Span, Tag, Target
 
 _NO_FRAMING = Framing((), (), ())
 _MIN_WORDS_TO_CUT = 8
@@ -59,6 +59,7 @@ class Way:
         every_hypothesis: whether hypotheses that differ in marks alone are kept, too.
         may_be_cut: whether the client limits lengths, so that a cut translation is no fault of the model.
         glossary: terms of the request.
+        keep: whether to keep of each sentence what its translation is explained with.
     """
 
     source: str
@@ -69,6 +70,22 @@ class Way:
     every_hypothesis: bool = False
     may_be_cut: bool = False
     glossary: Glossary | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A sentence and its best translation before they are written.
+
+    Attributes:
+        segment: the sentence.
+        target: its translation.
+        placed: the tags of the sentence in the translation.
+    """
+
+    segment: Segment
+    target: Target
+    placed: tuple[tuple[int, Tag], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,7 @@ class TranslatedSentence:
         guards: reason and outcome of each alarm: `mended`, or `kept` if nothing better was found.
         rung: how far its spans went down the ladder: 0 for the first masks, 3 for a cut at the spans.
         terms: what became of the terms of a glossary in it.
+        delivered: what the best of `texts` was written from, if it was to be kept.
     """
 
     texts: tuple[str, ...]
@@ -90,6 +108,7 @@ class TranslatedSentence:
     guards: tuple[tuple[str, str], ...] = ()
     rung: int = 0
     terms: tuple[TermUse, ...] = ()
+    delivered: Delivered | None = None
 
 
 class SentenceTranslator:
@@ -141,7 +160,11 @@ class SentenceTranslator:
             if way.every_hypothesis or way.guard == "off"
             else _distinct(texts, scores)
         )
-        return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms)
+        delivered = None
+        if way.keep:
+            best = draft.hypotheses[0].target
+            delivered = Delivered(segment, best, tuple(self._placed(segment, best, aligner)))
+        return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms, delivered)
 
     def _draft(
         self, segment: Segment, way: Way, begin: tuple[int, ...], limit: int | None = None
@@ -298,9 +321,11 @@ class SentenceTranslator:
     def _written(self, segment: Segment, target: Target, aligner: Aligner) -> str:
         if not segment.tags and not target.spans and segment.escape == "none":
             return target.text
+        return write(target.text, target.spans, self._placed(segment, target, aligner), segment.escape)
+
+    def _placed(self, segment: Segment, target: Target, aligner: Aligner) -> list[tuple[int, Tag]]:
         placed = place_tags(segment, target, aligner) if segment.tags else []
-        moved = [(at, spaced(at, tag, target.text)) for at, tag in placed]
-        return write(target.text, target.spans, moved, segment.escape)
+        return [(at, spaced(at, tag, target.text)) for at, tag in placed]
 
 
 def _outside(segment: Segment) -> str:

@@ -12,6 +12,7 @@ from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
 from server.service.text.detection.detector import Detector
 from server.service.text.detection.triage import Triage
+from server.service.text.explanation.explained import NOTHING, as_json
 from server.service.translation.decoding_options import check_options
 from server.service.translation.file_translation import (
     LineOptions,
@@ -118,6 +119,10 @@ class FileTranslator:
             InvalidOptionError: an option is out of range for a model, or a glossary is given for two models;
                 the message names it.
         """
+        if options.text.explains and (len(legs) > 1 or options.n_best):
+            raise InvalidOptionError(
+                "alignments of lines need one bundle for the direction, and no n-best list"
+            )
         self._translators = []
         if options.glossary is not None and len(legs) > 1:
             raise InvalidOptionError(
@@ -166,7 +171,9 @@ class FileTranslator:
             text = line.text
             if known.instead is not None:
                 text = known.instead
-                if self._options.n_best:
+                if self._options.text.explains:
+                    text = as_json(text.rstrip("\r\n"), NOTHING, self._options.text)
+                elif self._options.n_best:
                     text = f"{number} ||| {text.rstrip()} ||| 0\n"
             yield TranslatedLine(text, known.size, line.is_last_of_batch)
         if complaints > _MOST_NAMED:

@@ -23,6 +23,8 @@ from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, request_limits
 from server.service.text.codec import Document, Reading, TextCodec
+from server.service.text.explanation.explained import as_json
+from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.languages import Directions
 from server.service.text.options import TextOptions
@@ -138,6 +140,7 @@ class TranslatedLine:
 class _Lines:
     document: Document
     futures: Sequence[Future[SequenceResult]]
+    bodies: tuple[str, ...]
     ends: tuple[str, ...]
     sizes: tuple[int, ...]
     first_number: int
@@ -188,11 +191,13 @@ class LineTranslator:
 
         Raises:
             UnsupportedLanguageError: the bundle has no such direction.
+            InvalidOptionError: the bundle lacks what its translations are to be explained with.
         """
         self._model = model
         self._requested = requested
         self._n_best = options.n_best
         self._codec = TextCodec(text_side(model, limits), limits)
+        check_explanations(options.text, model.measured)
         source, target = choose_direction(model.manifest, options.source, options.target)
         framing = model.manifest.framing(source, target)
         self._way = Way(
@@ -204,6 +209,7 @@ class LineTranslator:
             every_hypothesis=options.n_best,
             may_be_cut="max_decoding_length" in requested.stated,
             glossary=options.glossary,
+            keep=options.text.explains,
         )
         self._reading = Reading(options.text, split=options.split, every_line=True)
         self._limits = replace(limits, target_prefix=framing.target_prefix)
@@ -245,11 +251,15 @@ class LineTranslator:
                     lines.first_number, f"this line or one soon after it failed: {error}"
                 ) from error
         texts = document.translations(self._requested.num_hypotheses, fill=self._n_best)
+        if self._way.keep:
+            texts = self._codec.explained(lines.bodies, document, texts, self._reading)
         last = len(texts) - 1
         for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
             # One line in, one line out, whatever the model writes.
             found = [hypothesis.replace("\n", " ") for hypothesis in text.hypotheses]
-            if self._n_best:
+            if self._way.keep:
+                written = as_json(found[0], text.explanation, self._reading.options)
+            elif self._n_best:
                 number = lines.first_number + i - 1
                 ranked = zip(found, text.scores, strict=True)
                 written = "".join(f"{number} ||| {one} ||| {score:.6g}\n" for one, score in ranked)
@@ -281,7 +291,7 @@ class LineTranslator:
             ends.append(line[len(body) :])
         document = self._codec.read(bodies, self._way, self._reading)
         futures = self._enqueue(document)
-        return _Lines(document, futures, tuple(ends), tuple(map(len, batch)), number)
+        return _Lines(document, futures, tuple(bodies), tuple(ends), tuple(map(len, batch)), number)
 
     def _enqueue(self, document: Document) -> Sequence[Future[SequenceResult]]:
         if not document.inputs:

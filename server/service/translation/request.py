@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from server.engine.options import OPTIONS
 from server.service.text.codec import TextTranslation
+from server.service.text.explanation.explained import through as explained_through
 from server.service.text.glossary.entries import Glossary
 from server.service.text.languages import Detection
 from server.service.text.options import TextOptions
@@ -184,6 +185,7 @@ def through(middle: Translation, final: Translation) -> Translation:
             text,
             finish_reason=text.finish_reason if before.finish_reason == "eos" else before.finish_reason,
             warnings=tuple(dict.fromkeys((*before.warnings, *text.warnings))),
+            explanation=explained_through(before.explanation, text.explanation),
         )
         for before, text in zip(middle.texts, final.texts, strict=True)
     )

@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits
 from server.service.text.codec import Reading, TextCodec
+from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.sentences import Way
 from server.service.translation.cached_decoding import CachedDecoder, Decoded, Phase
@@ -141,6 +142,7 @@ class Translator:
         """
         started_s = self._clock()
         self.check(request.options)
+        check_explanations(request.text_options, self.model.measured)
         size = sum(map(len, request.texts))
         framing = self.model.manifest.framing(source, target)
         way = Way(
@@ -151,6 +153,7 @@ class Translator:
             request.text_options.guard,
             may_be_cut="max_decoding_length" in request.options.stated,
             glossary=glossary,
+            keep=request.text_options.explains,
         )
         reading = Reading(request.text_options, is_html=request.is_html)
         document = await self._offload(
@@ -174,8 +177,15 @@ class Translator:
             decoded_s = self._clock()
             await self._offload(size, functools.partial(document.resume, decoded.results))
             work.stages_s["detokenize"] += self._clock() - decoded_s
+        texts = document.translations(request.options.num_hypotheses)
+        if way.keep:
+            written_s = self._clock()
+            texts = await self._offload(
+                size, lambda: self._codec.explained(request.texts, document, texts, reading)
+            )
+            work.stages_s["detokenize"] += self._clock() - written_s
         return Translation(
-            texts=tuple(document.translations(request.options.num_hypotheses)),
+            texts=tuple(texts),
             source=source,
             target=target,
             sentences=work.sentences,

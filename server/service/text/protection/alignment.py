@@ -63,23 +63,37 @@ class WordAligner:
         Returns:
             Pairs of an index in the source and one in the target, ascending.
         """
+        return [(row, column) for row, column, _ in self.weighted_links(source_words, target_words)]
+
+    def weighted_links(
+        self, source_words: Sequence[str], target_words: Sequence[str]
+    ) -> list[tuple[int, int, float]]:
+        """Link words as `links` does, and say how sure each link is.
+
+        Returns:
+            As `links`, each with the geometric mean of p(target word | source word) and p(source word |
+            target word), 1 for equal words; 0 for words that are linked along the diagonal alone.
+        """
         count, target_count = len(source_words), len(target_words)
         if not count or not target_count:
             return []
         if count * target_count > MAX_PAIRS:
-            return sorted(((2 * j + 1) * count // (2 * target_count), j) for j in range(target_count))
+            return [((2 * j + 1) * count // (2 * target_count), j, 0.0) for j in range(target_count)]
         prior = _diagonal(count, target_count)
         equal = _equal(source_words, target_words)
         if self._lexicon is None:
             evidence = np.ones_like(prior)
-            score = prior
+            score, strength = prior, np.zeros_like(prior)
         else:
             forward, backward = self._probabilities(self._lexicon, source_words, target_words)
             evidence = np.maximum(forward, backward)
-            score = np.sqrt(forward * backward) * prior
+            strength = np.sqrt(forward * backward)
+            score = strength * prior
         score = np.where(equal, 2 + prior, score)
         evidence = np.where(equal, 1, evidence)
-        return _linked(score, evidence >= MIN_EVIDENCE)
+        strength = np.where(equal, 1, strength)
+        pairs = _linked(score, evidence >= MIN_EVIDENCE)
+        return [(row, column, min(1.0, float(strength[row, column]))) for row, column in pairs]
 
     def evidence(self, source_word: str, target_word: str) -> float:
         """Say with which probability, of either way, two words belong together by the tables alone."""

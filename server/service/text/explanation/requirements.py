@@ -1,0 +1,21 @@
+"""What a model must have for its translations to be explained; without it a request is refused."""
+
+from server.errors import InvalidOptionError
+from server.service.text.model_text import Measured
+from server.service.text.options import TextOptions
+
+
+def check_explanations(options: TextOptions, measured: Measured) -> None:
+    """Check that a model has what its translations are to be explained with.
+
+    Args:
+        options: of a request.
+        measured: what the exporter has measured of the model.
+
+    Raises:
+        InvalidOptionError: something is missing; the message names the option and the remedy.
+    """
+    if options.alignments and measured.lexicon is None:
+        raise InvalidOptionError(
+            "alignments: this model has no lexical tables to align words with; `dragoman measure` adds them"
+        )
