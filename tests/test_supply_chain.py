@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,26 @@ def test_images_have_tags_that_can_be_pinned(repository: Path) -> None:
     (default,) = re.findall(r"^ARG PYTHON_IMAGE=(.+)$", dockerfile, re.MULTILINE)
     assert f"${{PYTHON_IMAGE:-{default}}}" in compose
     assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+
+
+def test_the_build_context_has_what_the_image_copies(repository: Path) -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (repository / "Dockerfile").read_text(), re.MULTILINE)
+    sources = {source.rstrip("/") for line in copied for source in line.split()}
+    ignored = (repository / ".dockerignore").read_text().splitlines()
+    assert {line[1:] for line in ignored if line.startswith("!")} == sources
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    assert {package.partition(".")[0] for package in project["tool"]["setuptools"]["packages"]} <= sources
+
+
+def test_what_the_server_needs_is_locked(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    for runtime in ("cpu", "gpu"):
+        locked = {
+            name
+            for name, *_ in LOCKED.findall((repository / f"deploy/requirements/{runtime}.txt").read_text())
+        }
+        wanted = [*project["dependencies"], *project["optional-dependencies"][runtime]]
+        assert {re.split(r"[^\w.-]", one)[0].lower() for one in wanted} <= locked
 
 
 def make(directory: Path, engine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
