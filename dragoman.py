@@ -39,6 +39,7 @@ from export.flags import (
     Prompt,
     SourceLanguages,
     TargetLanguages,
+    Task,
     Threads,
     WeightBits,
     parse_codes,
@@ -48,7 +49,7 @@ from export.flags import (
 from model import flags as training
 from model.commands import average, corpus, distill, reported_errors, train
 from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
-from server.cli.commands import api_key, bench_http, reload, serve, translate
+from server.cli.commands import api_key, bench_http, generate, reload, serve, translate
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
 
 app = typer.Typer(
@@ -266,6 +267,7 @@ def import_model(
     source: SourceLanguages = None,
     target: TargetLanguages = None,
     prompt: Prompt = None,
+    task: Task = None,
     name: ModelName = None,
     precision: Precision = "int8",
     dev_source: DevSource = None,
@@ -314,7 +316,7 @@ def import_model(
         notes=card_notes.read_text(encoding="utf-8") if card_notes else "",
         threads=threads,
     )
-    names = ImportNames(name, parse_codes(source), parse_codes(target), prompt)
+    names = ImportNames(name, parse_codes(source), parse_codes(target), prompt, task)
     raise typer.Exit(run_import(origin, out, kind, names, options))
 
 
@@ -386,6 +388,14 @@ app.command(
         "dragoman translate bundles/en-de --beam-size 8 --n-best 8 < in.txt > in.n-best",
     ),
 )(translate)
+app.command(
+    rich_help_panel=SERVE,
+    short_help="Run a model of another task than translation on standard input.",
+    epilog=_examples(
+        "dragoman generate bundles/g2p < words.txt > pronunciations.txt",
+        "dragoman generate bundles/pegasus --beam-size 8 < articles.txt > summaries.txt",
+    ),
+)(generate)
 
 
 if __name__ == "__main__":

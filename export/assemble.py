@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 
 from export.bundle import (
+    TRANSLATION,
     Agreement,
     Architecture,
     ArchitectureDetails,
@@ -131,6 +132,8 @@ def complete(
         name=config.name,
         version=version,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        task=config.task,
+        segmentation="sentences" if config.task == TRANSLATION else "none",
         directions=tuple(
             Direction.model_validate(direction.model_dump())
             for direction in (() if config.languages else config.all_directions)

@@ -21,6 +21,7 @@ from export.languages import Direction, Framing, Language
 from export.manifest import (
     FORMAT_VERSION,
     MANIFEST_NAME,
+    TRANSLATION,
     Agreement,
     Architecture,
     ArchitectureDetails,
@@ -35,15 +36,16 @@ from export.manifest import (
     Precision,
     Quality,
     Score,
-    Shortlist,
     SpecialTokens,
     TokenizerFiles,
 )
 from export.protobuf_wire import WireError, count_pieces, summarise_onnx
+from export.sections.shortlist import Shortlist
 from export.sections.text import Mask, OutputChecks, TextMeasures
 
 __all__ = [
     "MANIFEST_NAME",
+    "TRANSLATION",
     "Agreement",
     "Architecture",
     "ArchitectureDetails",

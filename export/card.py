@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from export.bundle import Agreement, Calibration, Limits, Parity, Precision, Quality
+from export.bundle import TRANSLATION, Agreement, Calibration, Limits, Parity, Precision, Quality
 from model.checkpoint import CheckpointConfig
 
 _NAMED_DIRECTIONS = 12
@@ -46,7 +46,7 @@ def model_card(
     lines = [
         f"# {config.name} {version}",
         "",
-        f"Translates sentences {_directions(config)}.",
+        _purpose(config),
         "",
         "## Model",
         "",
@@ -75,6 +75,12 @@ def model_card(
     if recipe:
         lines += ["## Recipe", "", "```toml", recipe.strip(), "```", ""]
     return "\n".join(lines)
+
+
+def _purpose(config: CheckpointConfig) -> str:
+    if config.task == TRANSLATION:
+        return f"Translates sentences {_directions(config)}."
+    return f"Task: {config.task}, {_directions(config)}. Inputs are read whole, as they are."
 
 
 def _directions(config: CheckpointConfig) -> str:

@@ -111,6 +111,13 @@ Prompt = Annotated[
     str | None,
     typer.Option(help="Text before every source, as of T5: 'translate English to German: '."),
 ]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        help="What the model does, as summarization; it is served by POST /generate unless it translates.",
+        show_default="translation, of a Pegasus summarization",
+    ),
+]
 ModelName = Annotated[
     str | None, typer.Option(help="Name of the model.", show_default="that of the directory")
 ]

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 TokenId = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(gt=0)]
+BeamWidth = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 

@@ -9,15 +9,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from export.languages import Count, Direction, FileName, Framed, Framing, Language, Part, TokenId
+from export.languages import BeamWidth, Count, Direction, FileName, Framed, Framing, Language, Part, TokenId
+from export.sections.shortlist import Shortlist
 from export.sections.text import TextMeasures
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
+TRANSLATION = "translation"
 REQUIRED_DOCUMENTS = ("MODEL_CARD.md", "NOTICE")
 
 Precision = Literal["fp32", "fp16", "int8"]
-BeamWidth = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,2}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Layers = Annotated[int, Field(gt=0, le=1024)]  # names are made of them: 2**40 would take all memory
 
@@ -222,27 +223,6 @@ class Generation(Part):
     no_repeat_ngram_size: Count | None = None
 
 
-class Shortlist(Part):
-    """Candidate words of every sentence: what decoding over them needs, and what it costs.
-
-    ``decoders`` have a graph for each beam width that ``graphs.decoders`` has one for.
-    """
-
-    table: FileName
-    columns: FileName
-    decoders: dict[BeamWidth, FileName]
-    origin: str = Field(description="text that the table was learnt from, or the vocabulary map")
-    per_piece: Count | None = Field(description="most candidates of a source piece; None for a map")
-    frequent: int | None = Field(description="most frequent target pieces, always candidates; None for a map")
-    mean_candidates: float = Field(gt=0, description="of a sentence of the set")
-    set: str
-    sentences: int = Field(ge=0)
-    bleu_all: float = Field(description="greedy, over the whole vocabulary")
-    bleu: float
-    bleu_loss: float
-    loss_accepted_by_flag: bool = False
-
-
 class Calibration(Part):
     """Where int8 activation ranges come from."""
 
@@ -275,6 +255,14 @@ class Manifest(Part):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     version: str = Field(min_length=1, max_length=100)
     created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
+    task: str = Field(
+        default=TRANSLATION,
+        pattern=r"^[a-z][a-z0-9-]{0,39}$",
+        description="what the model does; `POST /translate` serves translation, `POST /generate` the others",
+    )
+    segmentation: Literal["sentences", "none"] = Field(
+        default="sentences", description="whether texts are cut into sentences, or read whole as they are"
+    )
     directions: tuple[Direction, ...] = ()
     languages: tuple[Language, ...] = Field(
         default=(), description="of a model that translates each into every other; it states no directions"
@@ -321,6 +309,8 @@ class Manifest(Part):
             raise ValueError("it needs either directions or several languages")
         if len({language.code for language in self.languages}) != len(self.languages):
             raise ValueError("two languages have the same code")
+        if not self.translates and (len(self.directions) != 1 or self.segmentation != "none"):
+            raise ValueError("a task other than translation needs one direction and segmentation none")
         tokens = self.special_tokens
         source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
         framed: tuple[Framed, ...] = (*self.directions, *self.languages)
@@ -351,6 +341,11 @@ class Manifest(Part):
     def tokenizer_files(self) -> tuple[str, ...]:
         """Names of the tokenizer's files."""
         return self.tokenizer.names
+
+    @property
+    def translates(self) -> bool:
+        """Whether its task is translation."""
+        return self.task == TRANSLATION
 
     @property
     def pairs(self) -> Iterator[tuple[str, str]]:

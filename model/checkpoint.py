@@ -94,6 +94,7 @@ class CheckpointConfig(BaseModel):
 
     format_version: int = FORMAT_VERSION
     name: str
+    task: str = "translation"
     model: TransformerConfig
     special_tokens: SpecialTokens = SpecialTokens()
     source_language: str

@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 ScheduleName = Literal["inverse_square_root", "constant"]
-VocabularyKind = Literal["unigram", "bpe", "word"]
+VocabularyKind = Literal["unigram", "bpe", "word", "character"]
 
 
 _LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$"
+TASK_NAME = r"^[a-z][a-z0-9-]{0,39}$"
 
 
 class RecipeError(ValueError):
@@ -97,12 +98,21 @@ class Corpus(_Section):
 
 
 class Vocabulary(_Section):
-    """How text becomes pieces; ``word`` takes text that is cut already and never cuts it further."""
+    """How text becomes pieces.
+
+    ``word`` takes text that is cut already and never cuts it further; ``character`` makes every character a
+    piece, whatever its case.
+    """
 
     kind: VocabularyKind = "unigram"
+    target_kind: VocabularyKind | None = Field(
+        default=None, description="of the target side, if it differs; then not joint"
+    )
     joint: bool = True
     size: int = Field(
-        default=8000, gt=260, description="entries, of each side if not joint; with word: at most so many"
+        default=8000,
+        gt=260,
+        description="entries, of each side if not joint; with word or character: at most so many",
     )
     character_coverage: float = Field(default=0.9995, gt=0.9, le=1)
     split_digits: bool = Field(default=False, description="numbers are spelled digit by digit; not with word")
@@ -118,6 +128,12 @@ class Vocabulary(_Section):
     path: Path | None = Field(
         default=None, description="take that of a run, a checkpoint, a bundle or a .spm file, learn none"
     )
+
+    @model_validator(mode="after")
+    def _one_kind_if_joint(self) -> Vocabulary:
+        if self.joint and self.target_kind not in (None, self.kind):
+            raise PydanticCustomError("target_kind", "a joint vocabulary has one kind; set joint = false")
+        return self
 
 
 class Model(_Section):
@@ -238,11 +254,24 @@ class Recipe(_Section):
         pattern=r"^[a-z0-9][a-z0-9.-]*$",
         description="of the model; the run's directory is named after the file",
     )
+    task: str = Field(
+        default="translation",
+        pattern=TASK_NAME,
+        description="another makes a model for `POST /generate`: its inputs are read whole, as they are",
+    )
     corpus: Corpus
     vocabulary: Vocabulary = Vocabulary()
     model: Model = Model()
     augment: Augment = Augment()
     training: Training
+
+    @model_validator(mode="after")
+    def _one_direction_of_a_task(self) -> Recipe:
+        if self.task != "translation" and len(self.corpus.directions) > 1:
+            raise PydanticCustomError(
+                "task", "task {task}: only translation has several directions", {"task": self.task}
+            )
+        return self
 
     @model_validator(mode="after")
     def _number_words_of_directions(self) -> Recipe:

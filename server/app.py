@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.access import Access, document_keys, make_access
 from server.api.cors import CrossOriginMiddleware
+from server.api.generate import GENERATE_PATH, GenerateEndpoint, generate_routes
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from server.api.page import page_routes
 from server.api.status import status_routes
@@ -130,17 +131,18 @@ def create_app(
             if lag.is_behind and not lifecycle.draining:  # which has an answer of its own
                 router.check_room(active)
 
-        text_defaults = TextOptions(guard=settings.guard)
-        endpoint = TranslateEndpoint(
-            router, lifecycle, settings.request_timeout_s, check_room, access, text_defaults
-        )
-        bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-        requests = RequestMiddleware(bounded, metrics, TRANSLATE_PATH, tracing)
-        shortcut: ASGIApp = requests
-        if settings.allowed_origins:
-            shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
-        app.shortcuts["POST", TRANSLATE_PATH] = LoadShedding(shortcut, check_room, requests.refuse)
-        app.include_router(translate_routes(endpoint, router, lifecycle, access))
+        shared = (router, lifecycle, settings.request_timeout_s, check_room, access)
+        translate, generate = TranslateEndpoint(*shared), GenerateEndpoint(*shared)
+        translate.text_defaults = TextOptions(guard=settings.guard)
+        for path, endpoint in ((TRANSLATE_PATH, translate), (GENERATE_PATH, generate)):
+            bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
+            requests = RequestMiddleware(bounded, metrics, path, tracing)
+            shortcut: ASGIApp = requests
+            if settings.allowed_origins:
+                shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
+            app.shortcuts["POST", path] = LoadShedding(shortcut, check_room, requests.refuse)
+        app.include_router(translate_routes(translate, router, lifecycle, access))
+        app.include_router(generate_routes(generate))
         app.include_router(status_routes(router, lifecycle, metrics, access))
         for slot in router.slots:
             await slot.translator.warm_up()

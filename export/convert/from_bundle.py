@@ -97,6 +97,7 @@ def _config(bundle: Path, manifest: Manifest, model: TransformerConfig) -> Check
     own = files.target_vocabulary if files.kind == "marian" else files.target
     return CheckpointConfig(
         name=manifest.name,
+        task=manifest.task,
         model=model,
         special_tokens=SpecialTokens.model_validate(manifest.special_tokens.model_dump()),
         source_language=source,

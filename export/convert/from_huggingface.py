@@ -84,6 +84,7 @@ def import_checkpoint(
     ]
     config = CheckpointConfig(
         name=names.name or usable_name(directory),
+        task=names.task or vocabulary.task,
         model=model.config,
         special_tokens=_special_tokens(settings, vocabulary, directory),
         tokenizer=vocabulary.kind,

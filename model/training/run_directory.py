@@ -257,6 +257,7 @@ class RunDirectory:
         corpus = self._recipe.corpus
         config = CheckpointConfig(
             name=self._recipe.name,
+            task=self._recipe.task,
             model=model.config,
             special_tokens=SpecialTokens(),
             source_language=self.directions[0].source,

@@ -52,9 +52,9 @@ def train_sentencepiece(
         vocab_size: entries, special pieces and 256 bytes included; the most there may be if ``kind`` is word.
         kind: unigram (Kudo, 2018) or byte-pair encoding (Sennrich et al., 2016), with byte fallback; or word,
             for text that another program has cut and normalised: what stands between spaces is one piece,
-            and unknown neighbours are one unknown piece.
+            and unknown neighbours are one unknown piece; or character: each is a piece, upper case as lower.
         character_coverage: share of characters that get a piece of their own; the rest are spelled in bytes.
-            Of words all characters are kept.
+            Of kinds word and character all are kept.
         split_digits: every digit is a piece of its own, so that numbers are copied by digits; not of words.
         symbols: pieces and normalization as in model/vocabulary/symbols.py; not of words.
         tags: more pieces that no text produces.
@@ -71,6 +71,7 @@ def train_sentencepiece(
         "normalization_rule_name": "identity",
         "hard_vocab_limit": False,
     }
+    characters = words | {"normalization_rule_name": "nfkc_cf", "add_dummy_prefix": False}
     rules = model_file.with_name(model_file.name + ".rules")
     pieces: dict[str, Any] = {
         "character_coverage": character_coverage,
@@ -86,8 +87,8 @@ def train_sentencepiece(
                 sentence_iterator=iter(sentences),
                 model_writer=stream,
                 vocab_size=vocab_size,
-                model_type=kind,
-                **(words if kind == "word" else pieces),
+                model_type="char" if kind == "character" else kind,
+                **{"word": words, "character": characters}.get(kind, pieces),
                 pad_id=0,
                 unk_id=1,
                 bos_id=2,

@@ -71,7 +71,7 @@ def learn_vocabulary(recipe: Recipe, directory: Path, pairs: int, say: Callable[
                 ),
                 directory / name,
                 vocab_size=vocabulary.size,
-                kind=vocabulary.kind,
+                kind=(name == "target.spm" and vocabulary.target_kind) or vocabulary.kind,
                 character_coverage=vocabulary.character_coverage,
                 split_digits=vocabulary.split_digits,
                 symbols=vocabulary.symbols,

@@ -33,7 +33,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _FRAMINGS = (b"content-length", b"transfer-encoding")
 _MAX_HEADERS = 100
 _DROPPED = "the server shut down before the translation was ready"
-_TRACED = ("/translate", "/detect")
+_TRACED = ("/translate", "/generate", "/detect")
 _MAX_HEADER_BYTES = 16384
 
 
@@ -239,6 +239,8 @@ def _log(
     if r.pair is not None:
         source, target, pivot = r.pair
         fields |= {"source": source, "target": target, **({"pivot": pivot} if pivot else {})}
+    if r.model is not None:
+        fields["model"] = r.model
     if r.cached is not None:
         fields["cached"] = r.cached
     if r.guards:

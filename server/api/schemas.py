@@ -1,6 +1,6 @@
 """The JSON that comes in and goes out, as pydantic models; also the source of the OpenAPI document."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,20 +15,67 @@ from server.service.text.options import TEXT_OPTIONS, TextOptions
 from server.service.translation.request import RequestedOptions, Translation
 
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
-_BAD_Q = "q must be a string or an array of strings"
-_FIELD_OPTIONS = tuple(one for one in OPTIONS if one.option.has_field)
+_BAD_TEXTS = "must be a string or an array of strings"
+FIELD_OPTIONS = tuple(one for one in OPTIONS if one.option.has_field)
 _OPTIONS = frozenset(
-    {"alternatives", "glossary", *(one.http_name for one in (*_FIELD_OPTIONS, *TEXT_OPTIONS))}
+    {"alternatives", "glossary", *(one.http_name for one in (*FIELD_OPTIONS, *TEXT_OPTIONS))}
 )
 
 
-class TranslateFields(BaseModel):
+class DecodingFields(BaseModel):
+    """What requests share that a model answers: options of decoding, one field each."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
+
+    api_key: str | None = Field(
+        None, description="If the server wants one; the header `Authorization: Bearer` does it, too."
+    )
+    if TYPE_CHECKING:  # those of the schemas below that this file looks at
+        num_hypotheses: int | None
+        scores: bool | None
+        target_prefix: str | list[str] | None
+
+    @property
+    def given_texts(self) -> str | list[str]:
+        """The texts, be it one or several."""
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts as several."""
+        return (self.given_texts,) if isinstance(self.given_texts, str) else tuple(self.given_texts)
+
+    @property
+    def wanted_hypotheses(self) -> int | None:
+        """Hypotheses that are asked for; None if that is left to the server."""
+        return self.num_hypotheses
+
+    def requested_options(self) -> RequestedOptions:
+        """Collect the decoding options.
+
+        Raises:
+            InvalidOptionError: options contradict each other.
+        """
+        stated = {one.name: getattr(self, one.http_name) for one in FIELD_OPTIONS if not one.option.is_text}
+        stated["num_hypotheses"] = self.wanted_hypotheses
+        return RequestedOptions(target_prefixes=self._target_prefixes(), **stated)
+
+    def _target_prefixes(self) -> tuple[str, ...]:
+        given = self.target_prefix
+        if not given:
+            return ()
+        if isinstance(given, str):
+            return (given,) * len(self.texts)
+        if isinstance(self.given_texts, str) or len(given) != len(self.given_texts):
+            raise InvalidOptionError("target_prefix must be a string, or an array with one for each text")
+        return tuple(given)
+
+
+class TranslateFields(DecodingFields):
     """Fields of `POST /translate`. Unknown ones are ignored, so are nulls.
 
     These are LibreTranslate's; `TRANSLATE_SCHEMA` has one more for each option of decoding and of texts.
     """
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
 
     q: str | list[str] = Field(
         description="Text, or array of texts, to translate.", examples=["Where is the train station?"]
@@ -37,39 +84,33 @@ class TranslateFields(BaseModel):
     target: str = Field(description="Language code to translate to.", examples=["de"])
     format: Literal["text", "html"] = Field("text", description="`html` keeps tags in place.")
     alternatives: Natural = Field(0, description="Further translations wanted for each text.")
-    api_key: str | None = Field(
-        None, description="If the server wants one; the header `Authorization: Bearer` does it, too."
-    )
     glossary: InlineGlossary | None = Field(
         None,
         description="Name of a glossary of the server, or up to 100 entries: an object from term to "
         "translation, or an array of objects with `source`, `target` and perhaps `forms`.",
         examples=["medicine", {"board": "Platine"}],
     )
-    if TYPE_CHECKING:  # those of `TRANSLATE_SCHEMA` that this file looks at
-        num_hypotheses: int | None
+    if TYPE_CHECKING:
         protect: str | list[str] | None
-        scores: bool | None
         warnings: bool | None
-        target_prefix: str | list[str] | None
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def given_texts(self) -> str | list[str]:
         """The texts, be it one or several."""
-        return (self.q,) if isinstance(self.q, str) else tuple(self.q)
+        return self.q
 
-    def requested_options(self) -> RequestedOptions:
-        """Collect the decoding options.
+    @property
+    def wanted_hypotheses(self) -> int | None:
+        """Hypotheses that are asked for, in either of the two ways.
 
         Raises:
-            InvalidOptionError: options contradict each other.
+            InvalidOptionError: they contradict each other.
         """
-        stated = {one.name: getattr(self, one.http_name) for one in _FIELD_OPTIONS if not one.option.is_text}
-        if self.alternatives:
-            if stated["num_hypotheses"] not in (None, self.alternatives + 1):
-                raise InvalidOptionError("num_hypotheses is not alternatives + 1; give only one of them")
-            stated["num_hypotheses"] = self.alternatives + 1
-        return RequestedOptions(target_prefixes=self._target_prefixes(), **stated)
+        if not self.alternatives:
+            return self.num_hypotheses
+        if self.num_hypotheses not in (None, self.alternatives + 1):
+            raise InvalidOptionError("num_hypotheses is not alternatives + 1; give only one of them")
+        return self.alternatives + 1
 
     def text_options(self, defaults: TextOptions) -> TextOptions:
         """Collect how the texts are treated.
@@ -86,18 +127,6 @@ class TranslateFields(BaseModel):
         options = replace(defaults, **{name: value for name, value in stated.items() if value is not None})
         options.validate()
         return options
-
-    def _target_prefixes(self) -> tuple[str, ...]:
-        given = self.target_prefix
-        if not given:
-            return ()
-        if isinstance(given, str):
-            return (given,) * len(self.texts)
-        if isinstance(self.q, str) or len(given) != len(self.q):
-            raise InvalidOptionError(
-                "target_prefix must be a string, or an array with one for each text of q"
-            )
-        return tuple(given)
 
 
 def option_fields(options: Iterable[NamedOption]) -> dict[str, Any]:
@@ -125,7 +154,7 @@ TRANSLATE_SCHEMA = create_model(
     "TranslateFields",
     __base__=TranslateFields,
     __doc__="Fields of `POST /translate`: LibreTranslate's and ours. Unknown ones are ignored, so are nulls.",
-    **option_fields((*_FIELD_OPTIONS, *TEXT_OPTIONS)),
+    **option_fields((*FIELD_OPTIONS, *TEXT_OPTIONS)),
 )
 
 
@@ -220,9 +249,8 @@ def read_translate_fields(fields: Mapping[str, Any], *, typed: bool) -> Translat
         InvalidRequestError: a field is missing or of the wrong type.
         InvalidOptionError: a decoding option is.
     """
-    given = _given(fields, typed=typed)
-    if isinstance(given.get("q"), list) and not all(isinstance(text, str) for text in given["q"]):
-        raise InvalidRequestError(_BAD_Q)  # pydantic would describe each of a million wrong items
+    given = given_fields(fields, "q", typed=typed)
+    check_strings(given, "q")
     alternatives = given.get("alternatives")
     if (
         isinstance(alternatives, str)
@@ -234,7 +262,7 @@ def read_translate_fields(fields: Mapping[str, Any], *, typed: bool) -> Translat
     try:
         return TRANSLATE_SCHEMA.model_validate(given, strict=typed)
     except ValidationError as error:
-        raise _explain(error) from None
+        raise explain(error) from None
 
 
 def read_detect_fields(fields: Mapping[str, Any], *, typed: bool) -> DetectFields:
@@ -248,9 +276,9 @@ def read_detect_fields(fields: Mapping[str, Any], *, typed: bool) -> DetectField
         InvalidRequestError: a field is missing or of the wrong type.
     """
     try:
-        return DetectFields.model_validate(_given(fields, typed=typed), strict=typed)
+        return DetectFields.model_validate(given_fields(fields, "q", typed=typed), strict=typed)
     except ValidationError as error:
-        raise _explain(error) from None
+        raise explain(error) from None
 
 
 def translate_answer(
@@ -267,52 +295,78 @@ def translate_answer(
         What `TranslateAnswer` describes, without the fields that are not asked for.
     """
     texts = translation.texts
-
-    def shaped(values: list[Any]) -> Any:
-        return values[0] if isinstance(fields.q, str) else values
-
-    answer: dict[str, Any] = {"translatedText": shaped([text.hypotheses[0] for text in texts])}
+    answer: dict[str, Any] = {"translatedText": shaped(fields, [text.hypotheses[0] for text in texts])}
     if translation.detected:
         answer["detectedLanguage"] = shaped(
-            [{"confidence": one.confidence, "language": one.language} for one in translation.detected]
+            fields, [{"confidence": one.confidence, "language": one.language} for one in translation.detected]
         )
-    if fields.alternatives or (fields.num_hypotheses or 0) > 1:
-        answer["alternatives"] = shaped([list(text.hypotheses[1:]) for text in texts])
-    if fields.scores:
-        answer["scores"] = shaped([[round(score, 6) for score in text.scores] for text in texts])
+    answer |= hypotheses_part(fields, texts)
     if fields.warnings:
-        answer["warnings"] = shaped([list(text.warnings) for text in texts])
+        answer["warnings"] = shaped(fields, [list(text.warnings) for text in texts])
     if fields.glossary:
-        answer["glossary"] = shaped([used_terms(text.terms) for text in texts])
+        answer["glossary"] = shaped(fields, [used_terms(text.terms) for text in texts])
     if explained:
         each = [fields_of(text.explanation, explained) for text in texts]
-        answer |= {name: shaped([one[name] for one in each]) for name in each[0]}
+        answer |= {name: shaped(fields, [one[name] for one in each]) for name in each[0]}
     if translation.pivot is not None:
         answer["pivotLanguage"] = translation.pivot
-    if fields.scores or any(map(_was_cut, texts)):
-        answer["finishReason"] = shaped([text.finish_reason for text in texts])
+    return answer | end_part(fields, texts)
+
+
+def shaped(fields: DecodingFields, values: list[Any]) -> Any:
+    """Give one value for a single text, all values for an array of them."""
+    return values[0] if isinstance(fields.given_texts, str) else values
+
+
+def hypotheses_part(fields: DecodingFields, texts: Sequence[TextTranslation]) -> dict[str, Any]:
+    """Build what an answer says of further hypotheses and of scores, as far as the request asks."""
+    answer = {}
+    if (fields.wanted_hypotheses or 0) > 1:
+        answer["alternatives"] = shaped(fields, [list(text.hypotheses[1:]) for text in texts])
+    if fields.scores:
+        answer["scores"] = shaped(fields, [[round(score, 6) for score in text.scores] for text in texts])
     return answer
+
+
+def end_part(fields: DecodingFields, texts: Sequence[TextTranslation]) -> dict[str, Any]:
+    """Build what an answer says of how texts ended: with scores, or if one was cut."""
+    if not fields.scores and not any(map(_was_cut, texts)):
+        return {}
+    return {"finishReason": shaped(fields, [text.finish_reason for text in texts])}
 
 
 def _was_cut(text: TextTranslation) -> bool:
     return text.finish_reason == "length"
 
 
-def _given(fields: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
+def check_strings(given: Mapping[str, Any], field: str) -> None:
+    """Look at an array before pydantic does, which would describe each of a million wrong items."""
+    if isinstance(given.get(field), list) and not all(isinstance(text, str) for text in given[field]):
+        raise InvalidRequestError(f"{field} {_BAD_TEXTS}")
+
+
+def given_fields(fields: Mapping[str, Any], text: str, *, typed: bool) -> dict[str, Any]:
+    """Leave out what is null or, in a form, was not filled in.
+
+    Args:
+        fields: as parsed.
+        text: field of the text, which may be empty.
+        typed: as for `read_translate_fields`.
+    """
     # In a form, an empty field other than the text is one that was not filled in.
     return {
         name: value
         for name, value in fields.items()
-        if value is not None and (typed or name == "q" or value != "")
+        if value is not None and (typed or name == text or value != "")
     }
 
 
-def _explain(error: ValidationError) -> InvalidRequestError:
+def explain(error: ValidationError) -> InvalidRequestError:
     """Say what is wrong with the first bad field: its name and the rule, never its value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = str(first["loc"][0]) if first["loc"] else "body"
-    if field == "q" and first["type"] != "missing":
-        message = _BAD_Q
+    if field in ("q", "inputs") and first["type"] != "missing":
+        message = f"{field} {_BAD_TEXTS}"
     else:
         message = f"{field}: {first['msg'][0].lower()}{first['msg'][1:]}"
     return (InvalidOptionError if field in _OPTIONS else InvalidRequestError)(message)

@@ -23,6 +23,8 @@ _SHOWN = {
     "name",
     "version",
     "created",
+    "task",
+    "segmentation",
     "directions",
     "languages",
     "precision",

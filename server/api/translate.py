@@ -3,9 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -19,7 +21,6 @@ from server.api.schemas import (
     DetectFields,
     ErrorAnswer,
     TranslateAnswer,
-    TranslateFields,
     read_detect_fields,
     read_translate_fields,
     translate_answer,
@@ -37,8 +38,7 @@ TRANSLATE_PATH = "/translate"
 
 _READ_HEADERS = {name.encode(): name for name in ("content-type", "content-encoding", "x-request-timeout-ms")}
 _MAX_TIMEOUT_DIGITS = 9
-_TEXT_DEFAULTS = TextOptions()
-_ERRORS: dict[int | str, dict[str, Any]] = {
+ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request cannot be served as it is written."},
     401: {"model": ErrorAnswer, "description": "The server wants an API key."},
     403: {"model": ErrorAnswer, "description": "The API key is not one of the server's."},
@@ -56,14 +56,30 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _documented(fields: type[TranslateFields] | type[DetectFields]) -> dict[str, Any]:
+def documented(fields: type[BaseModel]) -> dict[str, Any]:
+    """Describe a request's fields for OpenAPI, as JSON and as a form."""
     schema = fields.model_json_schema()
     kinds = ("application/json", "application/x-www-form-urlencoded")
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
 
 
-class TranslateEndpoint:
-    """Answers `POST /translate`. Used from the event loop.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was read.
+
+    Attributes:
+        job: its texts, options and deadline.
+        work: has a model answer it.
+        answer: gives the result the caller's shape.
+    """
+
+    job: TranslationRequest
+    work: Callable[[], Coroutine[Any, Any, Translation]]
+    answer: Callable[[Translation], dict[str, Any]]
+
+
+class TextEndpoint:
+    """Answers requests that bring texts for a model. Used from the event loop.
 
     It is plain ASGI: FastAPI documents it and can route to it, but two thirds of what a request costs the
     event loop would be spent between FastAPI's layers.
@@ -76,7 +92,6 @@ class TranslateEndpoint:
         request_timeout_s: float,
         check_room: Callable[[int], None],
         access: Access | None = None,
-        text_defaults: TextOptions = _TEXT_DEFAULTS,
     ) -> None:
         """Keep what is needed.
 
@@ -87,14 +102,29 @@ class TranslateEndpoint:
             check_room: given the requests that were taken on, raises QueueFullError if another should not be
                 read.
             access: who may send how much; None for everybody and anything.
-            text_defaults: how texts are treated where a request does not choose.
         """
-        self._router = router
+        self.router = router
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
         self._check_room = check_room
         self._access = access
-        self._text_defaults = text_defaults
+
+    def ask(
+        self, given: Fields, record: RequestRecord, request_id: str, deadline_s: float, *, typed: bool
+    ) -> Asked:
+        """Read the fields of a request.
+
+        Args:
+            given: the fields.
+            record: of the request.
+            request_id: unique among the requests in flight.
+            deadline_s: monotonic time at which it ends.
+            typed: whether numbers must be numbers (JSON), or come as strings (form and query).
+
+        Raises:
+            InvalidRequestError: a field is missing or of the wrong type, or cannot be served.
+        """
+        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request as an ASGI application."""
@@ -102,14 +132,14 @@ class TranslateEndpoint:
         await response(scope, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response:
-        """Read a request and translate it.
+        """Read a request and have it answered.
 
         Args:
             scope: ASGI scope.
             receive: ASGI channel.
 
         Returns:
-            The translation.
+            The answer.
 
         Raises:
             DragomanError: the request cannot be served; the middleware knows how to say so.
@@ -123,38 +153,27 @@ class TranslateEndpoint:
         given, typed = await _read(scope, headers, receive, record)
         if access is not None:
             client = access.admit(scope, given, client)
-        fields = read_translate_fields(given, typed=typed)
-        job = TranslationRequest(
-            # Two clients may send the same id at the same time.
-            request_id=f"{record.request_id}/{id(record):x}",
-            texts=fields.texts,
-            source=fields.source,
-            target=fields.target,
-            deadline_s=record.started_s + self._time(headers),
-            options=fields.requested_options(),
-            is_html=fields.format == "html",
-            text_options=fields.text_options(self._text_defaults),
-            glossary=read_glossary(fields.glossary),
-        )
-        record.texts = len(job.texts)
+        # Two clients may send the same id at the same time.
+        request_id = f"{record.request_id}/{id(record):x}"
+        asked = self.ask(given, record, request_id, record.started_s + self._time(headers), typed=typed)
+        record.texts = len(asked.job.texts)
         record.stages_s["parse"] = time.monotonic() - record.started_s
 
         with self._lifecycle.admit():
 
             def record_disconnect() -> None:
-                record.disconnect_phase = self._router.phase(job.request_id)
+                record.disconnect_phase = self.router.phase(request_id)
 
-            def translated() -> Coroutine[Any, Any, Translation]:
-                return unless_disconnected(scope, receive, self._router.translate(job), record_disconnect)
+            def answered() -> Coroutine[Any, Any, Translation]:
+                return unless_disconnected(scope, receive, asked.work(), record_disconnect)
 
             if access is None or client is None:
-                translation = await translated()
+                translation = await answered()
             else:
-                with access.charge(client, sum(map(len, job.texts))):
-                    translation = await translated()
+                with access.charge(client, sum(map(len, asked.job.texts))):
+                    translation = await answered()
         _record(record, translation)
-        explained = job.text_options if job.text_options.explains else None
-        return _json(translate_answer(fields, translation, explained), _answer_headers(record))
+        return _json(asked.answer(translation), _answer_headers(record))
 
     def _time(self, headers: Mapping[str, str]) -> float:
         """Seconds for a request: the client may ask for less than the server allows, never for more."""
@@ -166,6 +185,39 @@ class TranslateEndpoint:
                 "X-Request-Timeout-Ms must be a whole number of milliseconds, at least 1"
             )
         return min(self._request_timeout_s, int(asked) / 1000)
+
+
+class TranslateEndpoint(TextEndpoint):
+    """Answers `POST /translate`. Used from the event loop.
+
+    Attributes:
+        text_defaults: how texts are treated where a request does not choose.
+    """
+
+    text_defaults = TextOptions()
+
+    def ask(
+        self, given: Fields, record: RequestRecord, request_id: str, deadline_s: float, *, typed: bool
+    ) -> Asked:
+        """Read the fields of a request."""
+        fields = read_translate_fields(given, typed=typed)
+        job = TranslationRequest(
+            request_id=request_id,
+            texts=fields.texts,
+            source=fields.source,
+            target=fields.target,
+            deadline_s=deadline_s,
+            options=fields.requested_options(),
+            is_html=fields.format == "html",
+            text_options=fields.text_options(self.text_defaults),
+            glossary=read_glossary(fields.glossary),
+        )
+        explained = job.text_options if job.text_options.explains else None
+        return Asked(
+            job,
+            lambda: self.router.translate(job),
+            lambda found: translate_answer(fields, found, explained),
+        )
 
 
 def translate_routes(
@@ -188,8 +240,8 @@ def translate_routes(
         TRANSLATE_PATH,
         summary="Translate a text, or an array of texts as one batch",
         response_model=TranslateAnswer,
-        responses=_ERRORS,
-        openapi_extra=_documented(TRANSLATE_SCHEMA),
+        responses=ERRORS,
+        openapi_extra=documented(TRANSLATE_SCHEMA),
     )
     async def translate(request: Request) -> Response:
         """LibreTranslate's request as JSON, urlencoded form or query string, with decoding options."""
@@ -199,8 +251,8 @@ def translate_routes(
         "/detect",
         summary="Guess which served language a text is written in",
         response_model=list[DetectedLanguage],
-        responses=_ERRORS,
-        openapi_extra=_documented(DetectFields),
+        responses=ERRORS,
+        openapi_extra=documented(DetectFields),
     )
     async def detect(request: Request) -> Response:
         """All served languages with a confidence of 0 to 100, likeliest first."""
@@ -247,7 +299,8 @@ def _record(record: RequestRecord, translation: Translation) -> None:
     record.finish_reasons = translation.finish_reasons
     record.cached = translation.cached
     record.guards = translation.guards
-    record.pair = translation.source, translation.target, translation.pivot or ""
+    if record.model is None:
+        record.pair = translation.source, translation.target, translation.pivot or ""
     record.stages_s.update(translation.stages_s)
 
 

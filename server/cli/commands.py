@@ -207,3 +207,26 @@ def translate(
     options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None, text=treated)
     code = serve.translate(settings, requested, options, errors=errors, glossary=glossary, progress=progress)
     raise typer.Exit(code)
+
+
+@flags.with_option_flags
+def generate(
+    bundle: Annotated[Path, typer.Argument(help="Bundle of a model whose task is another than translation.")],
+    decoding: dict[str, Any],
+    n_best: flags.NBest = None,
+    errors: flags.LineErrors = "replace",
+    workers: flags.Workers = None,
+    device: flags.Device = None,
+    progress: flags.Progress = None,
+) -> None:
+    """Give standard input, line by line, to a model, and write what it makes of each to standard output.
+
+    A line is one input, read whole and as it is: no sentences are cut, nothing is protected or checked.
+    """
+    from server.cli import serve
+    from server.service.translation.request import RequestedOptions
+
+    requested = RequestedOptions(num_hypotheses=n_best, **decoding)
+    settings = {"bundle": (bundle,), "workers": workers, "device": device}
+    code = serve.generate(settings, requested, n_best=n_best is not None, errors=errors, progress=progress)
+    raise typer.Exit(code)

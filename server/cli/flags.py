@@ -170,9 +170,11 @@ def with_option_flags(command: Callable[..., None]) -> Callable[..., None]:
     Returns:
         The command for Typer.
     """
+    given_parameters = inspect.signature(command).parameters
     groups = {"decoding": option_flags(OPTIONS), "text": option_flags(TEXT_OPTIONS)}
+    groups = {name: flags for name, flags in groups.items() if name in given_parameters}
     parameters = []
-    for parameter in inspect.signature(command).parameters.values():
+    for parameter in given_parameters.values():
         parameters += groups.get(parameter.name, [parameter])
 
     @functools.wraps(command)

@@ -1,4 +1,4 @@
-"""What `dragoman serve` and `dragoman translate` do; both return an exit code."""
+"""What `dragoman serve`, `translate` and `generate` do; each returns an exit code."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,7 +36,8 @@ from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
 from server.service.text.glossary.files import read_file, read_folder
-from server.service.translation.file_route import FileTranslator, choose_route
+from server.service.text.options import TextOptions
+from server.service.translation.file_route import FileLeg, FileTranslator, choose_route, generation_leg
 from server.service.translation.file_translation import LineError, LineOptions, read_lines
 from server.service.translation.request import RequestedOptions
 from server.settings import NO_PIVOT, Settings
@@ -159,18 +160,74 @@ def translate(
     Returns:
         The exit code.
     """
-    settings = read_settings("translate", flags)
+    return _through_models(
+        "translate",
+        flags,
+        lambda settings: choose_route(
+            settings.bundle,
+            line_options.source,
+            line_options.target,
+            None if settings.pivot_language == NO_PIVOT else settings.pivot_language,
+        ),
+        (requested, line_options, errors),
+        progress,
+        glossary,
+    )
+
+
+def generate(
+    flags: Mapping[str, Any],
+    requested: RequestedOptions,
+    *,
+    n_best: bool,
+    errors: Literal["replace", "fail"],
+    progress: bool | None,
+) -> int:
+    """Give standard input, line by line, to a model of another task than translation.
+
+    Args:
+        flags: settings given on the command line; None where a flag was not given.
+        requested: decoding options.
+        n_best: whether all hypotheses of a line are written.
+        errors: what becomes of a line that is not UTF-8.
+        progress: whether to draw a progress bar; None if standard error is a terminal.
+
+    Returns:
+        The exit code.
+    """
+    line_options = LineOptions(n_best=n_best, text=TextOptions(guard="off"))
+
+    def choose(settings: Settings) -> Sequence[FileLeg]:
+        return (generation_leg(settings.bundle[0]),)
+
+    return _through_models("generate", flags, choose, (requested, line_options, errors), progress)
+
+
+def _through_models(
+    command: str,
+    flags: Mapping[str, Any],
+    choose: Callable[[Settings], Sequence[FileLeg]],
+    how: tuple[RequestedOptions, LineOptions, Literal["replace", "fail"]],
+    progress: bool | None,
+    glossary: Path | None = None,
+) -> int:
+    settings = read_settings(command, flags)
     if settings is None:
         return EXIT_USAGE
     return_large_blocks()
     models: dict[Path, ServedModel] = {}
     bundle = settings.bundle[0]
+    requested, line_options, errors = how
+
+    def complain(complaint: str) -> None:
+        """Say on standard error what became of a line; above the progress bar, if there is one."""
+        tqdm.write(f"dragoman {command}: {complaint}", file=sys.stderr)
+
     try:
         line_options.text.validate()
         if glossary is not None:
             line_options = replace(line_options, glossary=read_file(glossary))
-        pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
-        legs = choose_route(settings.bundle, line_options.source, line_options.target, pivot)
+        legs = choose(settings)
         settings = settings.model_copy(update={"bundle": tuple(dict.fromkeys(leg.bundle for leg in legs))})
         metrics = Metrics(CollectorRegistry())
         for bundle in settings.bundle:
@@ -178,11 +235,11 @@ def translate(
         way = [
             (leg, models[leg.bundle], request_limits(settings, models[leg.bundle].manifest)) for leg in legs
         ]
-        _stream(FileTranslator(way, requested, line_options, errors, _complain), progress)
+        _stream(FileTranslator(way, requested, line_options, errors, complain), progress)
     except BundleError as error:
-        return _refuse("translate", error.bundle or bundle, error)
+        return _refuse(command, error.bundle or bundle, error)
     except (LineError, SettingError, DragomanError) as error:
-        return fail("translate", EXIT_FAILED if isinstance(error, LineError) else EXIT_USAGE, str(error))
+        return fail(command, EXIT_FAILED if isinstance(error, LineError) else EXIT_USAGE, str(error))
     except BrokenPipeError:
         # The reader of our output has closed it, as `head` does. Nothing is wrong.
         _discard_output()
@@ -212,11 +269,6 @@ def _stream(translator: FileTranslator, progress: bool | None) -> None:
                 output.flush()
             bar.update(line.source_bytes)
         output.flush()
-
-
-def _complain(complaint: str) -> None:
-    """Say on standard error what became of a line; above the progress bar, if there is one."""
-    tqdm.write(f"dragoman translate: {complaint}", file=sys.stderr)
 
 
 def _file_size(file_descriptor: int) -> int | None:

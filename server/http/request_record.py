@@ -26,6 +26,7 @@ class RequestRecord:
         source_tokens: tokens read.
         target_tokens: tokens written.
         pair: source and target language of a translation, and the language between them or nothing.
+        model: name of the model, where the client chooses it.
         cached: sentences that were in the cache; None if it was not asked.
         finish_reasons: how many sentences ended for which reason.
         guards: how often a check of a translation fired, by reason and outcome.
@@ -45,6 +46,7 @@ class RequestRecord:
     source_tokens: int = 0
     target_tokens: int = 0
     pair: tuple[str, str, str] | None = None
+    model: str | None = None
     cached: int | None = None
     finish_reasons: Mapping[str, int] = field(default_factory=dict)
     guards: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -25,6 +25,7 @@ class RequestLimits:
         beam_widths: widths that the bundle has a graph for, ascending.
         generation: how the model's makers meant it to be decoded, where the request does not choose.
         target_prefix: tokens that every target of this model begins with.
+        length_by_source: whether a target that is much longer than its source is a fault, as a translation.
     """
 
     max_texts: int
@@ -37,6 +38,7 @@ class RequestLimits:
     beam_widths: tuple[int, ...]
     generation: Generation = _MODEL_CHOOSES_NOTHING
     target_prefix: tuple[int, ...] = ()
+    length_by_source: bool = True
 
     @property
     def usable_widths(self) -> tuple[int, ...]:
@@ -65,11 +67,17 @@ def request_limits(settings: Settings, manifest: Manifest) -> RequestLimits:
         beam_widths=manifest.graphs.beam_widths,
         generation=manifest.generation,
         target_prefix=manifest.special_tokens.target_prefix_ids,
+        length_by_source=manifest.translates,
     )
 
 
-def check_texts(texts: Sequence[str], limits: RequestLimits) -> None:
+def check_texts(texts: Sequence[str], limits: RequestLimits, field: str = "q") -> None:
     """Check number and length of the texts, before any work is done on them.
+
+    Args:
+        texts: of one request.
+        limits: the limits to keep.
+        field: the texts came in, for messages.
 
     Raises:
         InvalidRequestError: there is none.
@@ -77,7 +85,7 @@ def check_texts(texts: Sequence[str], limits: RequestLimits) -> None:
         TextTooLongError: one has too many characters.
     """
     if not texts:
-        raise InvalidRequestError("q is an empty array; it needs at least one text")
+        raise InvalidRequestError(f"{field} is an empty array; it needs at least one text")
     if len(texts) > limits.max_texts:
         raise TooManyTextsError(f"{len(texts)} texts in one request; at most {limits.max_texts} are accepted")
     for number, text in enumerate(texts, start=1):

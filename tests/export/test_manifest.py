@@ -71,3 +71,14 @@ def test_a_golden_sentence_begins_with_its_prefix(values: dict[str, Any]) -> Non
     golden["target_prefix_ids"] = [golden["target_ids"][0] + 1]
     with pytest.raises(ValidationError, match="does not begin with its target prefix"):
         Manifest.model_validate(values)
+
+
+def test_a_task_needs_one_direction_and_whole_texts(values: dict[str, Any]) -> None:
+    task = {"task": "summarization", "segmentation": "none"}
+    manifest = Manifest.model_validate(values | task)
+    assert (manifest.translates, Manifest.model_validate(values).translates) == (False, True)
+    for wrong in ({"segmentation": "sentences"}, {"directions": [], "languages": LANGUAGES}):
+        with pytest.raises(ValidationError, match="a task other than translation needs"):
+            Manifest.model_validate(values | task | wrong)
+    with pytest.raises(ValidationError, match="task"):
+        Manifest.model_validate(values | task | {"task": "Two words"})

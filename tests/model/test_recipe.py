@@ -43,3 +43,19 @@ def test_an_attribution_may_lie_beside_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "a").unlink()
     with pytest.raises(RecipeError, match="attribution_file cannot be read"):
         load_recipe(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[corpus]", 'task = "Summarize!"\n[corpus]', "task: String should match"),
+        ("[vocabulary]", '[vocabulary]\ntarget_kind = "word"', "a joint vocabulary has one kind"),
+    ],
+)
+def test_what_a_task_or_a_vocabulary_cannot_be_is_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    file = write_recipe(tmp_path, max_updates=1)
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(file)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError, create_model
 
+from server.api.generate import GENERATE_SCHEMA, GenerateFields
 from server.api.schemas import TRANSLATE_SCHEMA, TranslateFields, option_fields, read_translate_fields
-from server.cli.commands import translate
+from server.cli.commands import generate, translate
 from server.cli.flags import option_flags
 from server.engine.options import OPTIONS, DecodingOptions, NamedOption, Range, define, options_of
 from server.errors import InvalidOptionError
@@ -57,6 +58,13 @@ def test_requests_have_a_field_for_every_option_with_its_bounds_and_help() -> No
         bounds = {"minimum": allowed.at_least, "exclusiveMinimum": allowed.above, "maximum": allowed.at_most}
         assert {name: number.get(name) for name in bounds} == bounds
         assert (null, properties[one.http_name]["description"]) == ({"type": "null"}, one.option.help)
+
+
+def test_other_tasks_have_every_option_of_decoding() -> None:
+    decoding = {one.http_name for one in FIELDS}
+    assert set(GENERATE_SCHEMA.model_fields) - set(GenerateFields.model_fields) == decoding
+    flags = [one.name for one in OPTIONS if one.option.has_flag]
+    assert [name for name in inspect.signature(generate).parameters if name not in OWN_FLAGS] == flags
 
 
 def test_the_command_has_a_flag_for_every_option() -> None:

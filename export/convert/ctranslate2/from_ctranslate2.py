@@ -72,6 +72,7 @@ def _import(
         else (vocabulary.languages[0].code, vocabulary.languages[1].code)
     )
     checkpoint = CheckpointConfig(
+        task=names.task or vocabulary.task,
         name=names.name or (package.name if package else usable_name(directory)),
         model=config,
         special_tokens=special.model_copy(

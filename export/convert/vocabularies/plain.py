@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import sentencepiece
@@ -67,7 +68,8 @@ def read_pegasus(directory: Path, settings: ModelSettings, names: ImportNames) -
         files={"source.spm": pieces.write(rows, unknown, special, directory)},
         unk_id=unknown,
         source_suffix_ids=[_EOS],
-        directions=[one_direction(directory, None, None, names)],
+        task="summarization",
+        directions=[one_direction(directory, None, None, replace(names, task=names.task or "summarization"))],
     )
 
 

@@ -23,12 +23,14 @@ class ImportNames:
         sources: language codes it translates from.
         targets: language codes it translates to; ``fr=fra`` calls the vocabulary's ``>>fra<<`` fr.
         prompt: text that goes before every source, as T5 expects it.
+        task: what the model does.
     """
 
     name: str | None = None
     sources: Sequence[str] | None = None
     targets: Sequence[str] | None = None
     prompt: str | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Vocabulary:
         unk_id: of the target side.
         source_prefix_ids: before every source, whatever its language.
         source_suffix_ids: after it.
+        task: what models of this kind do, unless the importer says something else.
         directions: the first one first; none if there are ``languages``.
         languages: of a model that translates each into every other.
     """
@@ -52,6 +55,7 @@ class Vocabulary:
     unk_id: int
     source_prefix_ids: list[int] = field(default_factory=list)
     source_suffix_ids: list[int] = field(default_factory=list)
+    task: str = "translation"
     directions: list[Direction] = field(default_factory=list)
     languages: list[Language] = field(default_factory=list)
 
@@ -62,6 +66,8 @@ def one_direction(directory: Path, source: str | None, target: str | None, names
     Raises:
         HuggingFaceError: nobody says, or there are several.
     """
+    if names.task not in (None, "translation"):  # which languages it knows is good to know, but rules nothing
+        source, target = source or "und", target or "und"
     sources = names.sources or ([source] if source else [])
     targets = names.targets or ([target] if target else [])
     if len(sources) != 1 or len(targets) != 1:

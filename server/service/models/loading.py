@@ -93,7 +93,7 @@ def load_model(
         engine.close(_CLOSE_TIMEOUT_S)
         raise
     duration_s = time.monotonic() - started_s
-    truecaser = Truecaser(tokenizer) if settings.truecase else None
+    truecaser = Truecaser(tokenizer) if settings.truecase and manifest.translates else None
     return ServedModel(manifest, sha256, tokenizer, engine, duration_s, bundle, truecaser, measured)
 
 

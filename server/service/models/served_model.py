@@ -108,7 +108,7 @@ def check_together(manifests: Sequence[Manifest]) -> None:
                 f"setting bundle: two bundles are called {manifest.name}; give one of them another name"
             )
         names.add(manifest.name)
-        for source, target in manifest.pairs:
+        for source, target in manifest.pairs if manifest.translates else ():
             other = translators.setdefault((source, target), manifest.name)
             if other != manifest.name:
                 raise SettingError(

@@ -50,12 +50,14 @@ class Reading:
         is_html: whether they are HTML.
         split: whether a line may hold several sentences.
         every_line: whether a line never goes on in the next one, as with the option `split_lines`.
+        whole: whether a text is one input of the model, just as it is; nothing else holds then.
     """
 
     options: TextOptions = field(default_factory=TextOptions)
     is_html: bool = False
     split: bool = True
     every_line: bool = False
+    whole: bool = False
 
     @property
     def protected(self) -> tuple[Any, ...]:
@@ -149,9 +151,8 @@ class TextCodec:
         """
         begins = self._model.target_ids(target_prefixes) if target_prefixes else ((),) * len(texts)
         protect = reading.protected if reading.options.protect else ()
-        jobs = [
-            self._text(text, way, reading, protect, begin) for text, begin in zip(texts, begins, strict=True)
-        ]
+        read = self._whole if reading.whole else self._text
+        jobs = [read(text, way, reading, protect, begin) for text, begin in zip(texts, begins, strict=True)]
         document = Document(together(jobs))
         check_tokens([len(one.ids) for one in document.inputs], self._limits)
         return document
@@ -177,6 +178,19 @@ class TextCodec:
             replace(one, explanation=explain(text, pieces, *how, is_html=reading.is_html))
             for text, pieces, one in each
         ]
+
+    def _whole(
+        self, text: str, way: Way, _reading: Reading, _protect: Sequence[Any], begin: tuple[int, ...]
+    ) -> Job[list[_Piece]]:
+        """Give a text to the model as it is, and take what it writes as it is."""
+        ids = self._model.source_ids(text)
+        if not ids:
+            return [""]
+        framed = (*way.framing.source_prefix, *ids, *way.framing.source_suffix)
+        (result,) = yield [ModelInput(framed, begin)]
+        best = result.hypotheses[: way.hypotheses]
+        texts = tuple(self._model.decoded(one.tokens) for one in best)
+        return [TranslatedSentence(texts, tuple(one.score for one in best), result.finish_reason)]
 
     def _text(
         self,

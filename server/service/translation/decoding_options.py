@@ -103,7 +103,9 @@ def _choose(
             f"target_prefix has {prefix_tokens} tokens: more than a translation may have"
         )
     if maximum is None:
-        usual = _DEFAULT_LENGTH_RATIO * longest_source + _DEFAULT_LENGTH_EXTRA + forced
+        usual = limits.max_target_tokens
+        if limits.length_by_source:
+            usual = _DEFAULT_LENGTH_RATIO * longest_source + _DEFAULT_LENGTH_EXTRA + forced
         meant = limits.generation.max_decoding_length or usual
         maximum = max(minimum, min(limits.max_target_tokens, usual, meant))
     elif maximum > limits.max_target_tokens:

@@ -60,19 +60,43 @@ def choose_route(
         UnsupportedLanguageError: no bundle has the direction.
     """
     manifests = {bundle: _manifest_of(bundle) for bundle in bundles}
+    others = {bundle: one for bundle, one in manifests.items() if not one.translates}
+    if len(others) == len(manifests):
+        one = next(iter(others.values()))
+        raise UnsupportedLanguageError(
+            f"{one.name} does not translate (its task is {one.task}): dragoman generate"
+        )
+    manifests = {bundle: one for bundle, one in manifests.items() if bundle not in others}
     if leg := _first(manifests, source, target):
         return (leg,)
     if source is not None and target is not None and pivot is not None:
         opening, closing = _first(manifests, source, pivot), _first(manifests, pivot, target)
         if opening and closing:
             return opening, closing
-    if len(bundles) == 1:
-        choose_direction(manifests[bundles[0]], source, target)  # says it in its own words
+    if len(manifests) == 1:
+        choose_direction(next(iter(manifests.values())), source, target)  # says it in its own words
     known = [f"{source}-{target}" for manifest in manifests.values() for source, target in manifest.pairs]
     raise UnsupportedLanguageError(
         f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
         f"{', '.join(known[:_NAMED_PAIRS])}"
     )
+
+
+def generation_leg(bundle: Path) -> FileLeg:
+    """Give the leg of a model of another task than translation.
+
+    Args:
+        bundle: its directory.
+
+    Raises:
+        BundleError: the manifest is refused.
+        UnsupportedLanguageError: the model translates.
+    """
+    manifest = _manifest_of(bundle)
+    if manifest.translates:
+        raise UnsupportedLanguageError(f"{manifest.name} translates: dragoman translate")
+    ((source, target),) = manifest.pairs
+    return FileLeg(bundle, source, target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,8 @@ class LineTranslator:
             glossary=options.glossary,
             keep=options.text.explains,
         )
-        self._reading = Reading(options.text, split=options.split, every_line=True)
+        whole = model.manifest.segmentation == "none"
+        self._reading = Reading(options.text, split=options.split, every_line=True, whole=whole)
         self._limits = replace(limits, target_prefix=framing.target_prefix)
         self._stop = threading.Event()
         self._pending: queue.Queue[_Lines | Exception | None] = queue.Queue(_REQUESTS_AHEAD)

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from server.engine.limits import EngineStats
-from server.errors import InvalidOptionError, QueueFullError, TextTooLongError
+from server.errors import (
+    InvalidOptionError,
+    InvalidRequestError,
+    QueueFullError,
+    TextTooLongError,
+    UnsupportedLanguageError,
+)
 from server.service.request_limits import check_texts
 from server.service.text.detection.detector import Detector
 from server.service.text.detection.triage import Finding, Triage, is_wordless
@@ -79,6 +85,7 @@ class Router:
         direct = {
             (source, target): Leg(slot, source, target)
             for slot in self.slots
+            if slot.model.manifest.translates
             for source, target in slot.model.manifest.pairs
         }
         self._routes = {pair: (leg,) for pair, leg in direct.items()}
@@ -144,6 +151,8 @@ class Router:
             InferenceError: an engine failed on a sentence.
             UnavailableError: an engine is dead or draining.
         """
+        if not self._routes:
+            raise UnsupportedLanguageError("no model here translates; see GET /models and POST /generate")
         # What a request may hold is the same for all models.
         check_texts(request.texts, self.slots[0].translator.limits)
         target = self.directions.find(request.target, "target")
@@ -163,6 +172,56 @@ class Router:
         if len(parts) == 1 and len(groups[stated]) == len(request.texts):
             return parts[0][1]
         return gathered(request.texts, parts, stated, target)
+
+    async def generate(self, request: TranslationRequest, model: str | None) -> Translation:
+        """Give every text of a request to a model of another task than translation.
+
+        Cancelling this coroutine aborts the request: its rows are free before the next step.
+
+        Args:
+            request: the texts; its languages say nothing.
+            model: name of the model; None if there is only one.
+
+        Returns:
+            What the model wrote, in the order of the texts.
+
+        Raises:
+            InvalidRequestError: model, texts or options that cannot be served.
+            QueueFullError: no room for all texts.
+            DeadlineExceededError: the deadline passed.
+            InferenceError: the engine failed on a text.
+            UnavailableError: the engine is dead or draining.
+        """
+        slot = self.find_generator(model)
+        check_texts(request.texts, slot.translator.limits, "inputs")
+        ((source, target),) = slot.model.manifest.pairs
+        with slot.translator as translator:
+            self._under_way[request.request_id] = {request.request_id: translator}
+            try:
+                return await translator.translate(request, source, target)
+            finally:
+                del self._under_way[request.request_id]
+
+    def find_generator(self, name: str | None) -> ModelSlot:
+        """Find the model of `POST /generate`.
+
+        Args:
+            name: of the model; None if there is only one.
+
+        Raises:
+            InvalidRequestError: there is no such model, or it translates; the message says which there are.
+        """
+        able = {slot.model.manifest.name: slot for slot in self.slots if not slot.model.manifest.translates}
+        if name in able:
+            return able[name]
+        if name is None and len(able) == 1:
+            return next(iter(able.values()))
+        if any(slot.model.manifest.name == name for slot in self.slots):
+            raise InvalidRequestError("model: this one translates; ask POST /translate")
+        if not able:
+            raise InvalidRequestError("every model here translates; ask POST /translate")
+        asked = "is missing" if name is None else "is not served"
+        raise InvalidRequestError(f"model {asked}; there are {', '.join(sorted(able))}")
 
     async def detect(self, text: str) -> list[Detection]:
         """Rank the served languages by how likely a text is written in them.

@@ -155,7 +155,8 @@ class Translator:
             glossary=glossary,
             keep=request.text_options.explains,
         )
-        reading = Reading(request.text_options, is_html=request.is_html)
+        whole = self.model.manifest.segmentation == "none"
+        reading = Reading(request.text_options, is_html=request.is_html, whole=whole)
         document = await self._offload(
             size,
             lambda: self._codec.read(request.texts, way, reading, request.options.target_prefixes),

@@ -44,3 +44,13 @@ def test_digits_can_be_pieces_of_their_own(tmp_path: Path) -> None:
         pieces[split] = [names[id] for id in tokenizer.encode("in 2024")]
     assert any(piece.strip("▁").isdigit() and len(piece.strip("▁")) > 1 for piece in pieces[False])
     assert [piece for piece in pieces[True] if piece.strip("▁").isdigit()] == ["2", "0", "2", "4"]
+
+
+def test_characters_can_be_pieces_whatever_their_case(tmp_path: Path) -> None:
+    file = tmp_path / "source.spm"
+    train_sentencepiece(["it's", "read", "a-b"], file, vocab_size=300, kind="character")
+    tokenizer = Tokenizer.load(file)
+    assert sorted(tokenizer.source_pieces()[4:]) == sorted(set("it'srea-db"))
+    assert len(tokenizer.encode("tea")) == 3
+    assert tokenizer.encode("TEA") == tokenizer.encode("tea")
+    assert tokenizer.encode("ax")[1] == tokenizer.unk_id

@@ -37,7 +37,7 @@ def ways() -> Iterator[tuple[httpx.Client, httpx.Client]]:
     """Clients of an application with the shortcut, and of one without."""
     with_it, without = (create_app(SETTINGS, served_model(FakeEngine())) for _ in range(2))
     with serving(with_it, SETTINGS) as shortcut, serving(without, SETTINGS) as router:
-        assert list(with_it.shortcuts) == [("POST", "/translate")]
+        assert list(with_it.shortcuts) == [("POST", "/translate"), ("POST", "/generate")]
         without.shortcuts.clear()
         yield shortcut, router
 

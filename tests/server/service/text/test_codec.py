@@ -171,3 +171,12 @@ def test_guards_off_leave_the_models_words_alone() -> None:
     assert flagging.guards[("loop", "kept")] == 1
     (mended,) = translate(codec.read([text], WAY, Reading()))
     assert len(mended.hypotheses[0].split()) < 6
+
+
+def test_a_whole_text_is_one_input_as_it_is(codec: TextCodec) -> None:
+    texts = ["Keep {this}. HELLO THERE?\n- a list", "", " \n"]
+    document = codec.read(texts, WAY, Reading(whole=True))
+    assert [len(one.ids) for one in document.inputs] == [len(texts[0].split()) + 1]
+    whole, empty, blank = translate(document)
+    assert whole.hypotheses == (" ".join(texts[0].split()).upper(),)
+    assert empty == blank == TextTranslation(("",), (0.0,), "eos")
