@@ -390,11 +390,8 @@ app.command(
 )(translate)
 app.command(
     rich_help_panel=SERVE,
-    short_help="Run a model of another task than translation on standard input.",
-    epilog=_examples(
-        "dragoman generate bundles/g2p < words.txt > pronunciations.txt",
-        "dragoman generate bundles/pegasus --beam-size 8 < articles.txt > summaries.txt",
-    ),
+    short_help="Run a model of another task on standard input.",
+    epilog=_examples("dragoman generate bundles/g2p --beam-size 4 < words.txt > pronunciations.txt"),
 )(generate)
 
 

@@ -115,7 +115,7 @@ Task = Annotated[
     str | None,
     typer.Option(
         help="What the model does, as summarization; it is served by POST /generate unless it translates.",
-        show_default="translation, of a Pegasus summarization",
+        show_default="translation; of BART and Pegasus summarization",
     ),
 ]
 ModelName = Annotated[

@@ -164,6 +164,20 @@ def test_the_tokenizer_that_transformers_saves_has_the_same_ids(tmp_path: Path, 
     assert config.special_tokens.unk_id == (105 if kind == "pegasus" else 2)
 
 
+def test_a_model_of_another_task_needs_no_languages(tmp_path: Path) -> None:
+    directory = write(tmp_path / "t5", "t5")
+    config = import_checkpoint(directory, tmp_path / "out", ImportNames(task="question-answering"))
+    assert (config.task, config.source_language, config.target_language) == (
+        "question-answering",
+        "und",
+        "und",
+    )
+    config = import_checkpoint(write(tmp_path / "pegasus", "pegasus"), tmp_path / "out", ImportNames())
+    assert config.task == "summarization"
+    with pytest.raises(HuggingFaceError, match="does not name its two languages"):
+        import_checkpoint(directory, tmp_path / "out", ImportNames())
+
+
 def test_a_prompt_goes_before_every_source(tmp_path: Path) -> None:
     directory = write(tmp_path / "model", "t5")
     prompt = "translate to German: "

@@ -61,7 +61,8 @@ def read_bart(directory: Path, settings: ModelSettings, names: ImportNames) -> V
         unk_id=unknown,
         source_prefix_ids=[numbers[_BOS]],
         source_suffix_ids=[settings.eos_id],
-        directions=[one_direction(directory, None, None, names)],
+        task="summarization",
+        directions=[one_direction(directory, None, None, names, "summarization")],
     )
 
 

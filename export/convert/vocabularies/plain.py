@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import sentencepiece
@@ -69,7 +68,7 @@ def read_pegasus(directory: Path, settings: ModelSettings, names: ImportNames) -
         unk_id=unknown,
         source_suffix_ids=[_EOS],
         task="summarization",
-        directions=[one_direction(directory, None, None, replace(names, task=names.task or "summarization"))],
+        directions=[one_direction(directory, None, None, names, "summarization")],
     )
 
 

@@ -60,13 +60,26 @@ class Vocabulary:
     languages: list[Language] = field(default_factory=list)
 
 
-def one_direction(directory: Path, source: str | None, target: str | None, names: ImportNames) -> Direction:
+def one_direction(
+    directory: Path,
+    source: str | None,
+    target: str | None,
+    names: ImportNames,
+    task: str = "translation",
+) -> Direction:
     """Give the direction of a model of two languages, as it or its importer says.
+
+    Args:
+        directory: of the model, for messages.
+        source: what the model says.
+        target: likewise.
+        names: what its importer says.
+        task: what models of this kind do; another one than translation may leave the languages open.
 
     Raises:
         HuggingFaceError: nobody says, or there are several.
     """
-    if names.task not in (None, "translation"):  # which languages it knows is good to know, but rules nothing
+    if (names.task or task) != "translation":
         source, target = source or "und", target or "und"
     sources = names.sources or ([source] if source else [])
     targets = names.targets or ([target] if target else [])
