@@ -80,18 +80,22 @@ def measure(bundle: Path, text: Path | None, inputs: int, seed: int) -> tuple[st
         draw = random.Random(seed)
         real = sentences(model, text)
         made = [with_spans(draw.choice(real), draw) for _ in range(inputs)]
-        lost, rungs = 0, Counter[int]()
+        lost, rungs, first = 0, Counter[int](), dict[bool, list[bool]]({False: [], True: []})
         outputs = translated(model, [source for source, _ in made])
         shown = tqdm(zip(made, outputs, strict=True), total=inputs, desc=bundle.name, disable=None)
         for (source, spans), (output, found) in shown:
             if any(output.count(span) != source.count(span) for span in spans):
                 lost += 1
                 tqdm.write(f"lost: {source!r} -> {output!r}", file=sys.stderr)
-            rungs.update([max((one.rung for one in found), default=0)])
+            rung = max((one.rung for one in found), default=0)
+            rungs.update([rung])
+            first[len(spans) > 1].append(not rung)
     finally:
         model.engine.close(0.0)
     shares = " | ".join(f"{100 * rungs[rung] / inputs:.1f}" for rung in range(4))
-    return f"| {bundle.name} | {inputs} | {100 * (inputs - lost) / inputs:.2f} | {shares} |", lost
+    by_spans = " | ".join(f"{100 * sum(held) / max(1, len(held)):.1f}" for held in first.values())
+    kept = 100 * (inputs - lost) / inputs
+    return f"| {bundle.name} | {inputs} | {kept:.2f} | {shares} | {by_spans} |", lost
 
 
 def main() -> int:
@@ -108,8 +112,9 @@ def main() -> int:
     asked = parser.parse_args()
     bundles = asked.bundle or sorted(path.parent for path in Path("bundles").glob("*/manifest.json"))
     rows = [measure(bundle, asked.text, asked.inputs, asked.seed) for bundle in bundles]
-    print("| bundle | inputs | kept % | first masks % | other masks % | required % | cut % |")
-    print("|---|---|---|---|---|---|---|")
+    print("| bundle | inputs | kept % | first masks % | other masks % | required % | cut % |", end="")
+    print(" first masks, one span % | several % |")
+    print("|---" * 9 + "|")
     print("\n".join(row for row, _ in rows))
     return 1 if any(lost for _, lost in rows) else 0
 

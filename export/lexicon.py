@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,10 +32,15 @@ MISSING = -255 * LOG_STEP
 UNCOVERED = -3.0
 """Log-probability that `coverage` gives a piece whose counterpart is missing, or less likely than this."""
 
+_ROUNDING = 1e-6
 _WAYS = ("forward", "backward")
 _PARTS = ("counts", "pieces", "costs")
 _MAX_BYTES = 1 << 26
 """Of the arrays: two vocabularies of 100,000 pieces with 32 entries each have half of it."""
+
+
+Row = list[tuple[int, float]]
+"""Entries of a piece: what it becomes and log-probabilities, the likeliest first."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +57,15 @@ class Table:
     pieces: NDArray[np.int32]
     logs: NDArray[np.float32]
 
-    _rows: dict[int, list[tuple[int, float]]] = field(default_factory=dict, compare=False, repr=False)
-
-    def row(self, piece: int) -> list[tuple[int, float]]:
-        """Give what a piece becomes with log-probabilities, the likeliest first; kept once asked for."""
-        row = self._rows.get(piece)
-        if row is None:
-            count = int(self.counts[piece])
-            pairs = zip(self.pieces[piece, :count].tolist(), self.logs[piece, :count].tolist(), strict=True)
-            row = self._rows[piece] = list(pairs)
-        return row
+    @cached_property
+    def rows(self) -> dict[int, Row]:
+        """What each piece becomes, empty for one without entries. Made when asked for, and kept."""
+        return _Rows(self)
 
     def known(self, ids: Ids) -> list[int]:
         """Keep the pieces that have entries."""
-        return [piece for piece in map(int, ids) if self.row(piece)]
+        rows = self.rows
+        return [piece for piece in map(int, ids) if rows[piece]]
 
     @classmethod
     def from_cells(
@@ -136,6 +137,19 @@ class Table:
         row, entry = np.nonzero(different[place] == pieces)
         found[row, place[row, entry]] = self.logs[rows[row], entry]
         return found[:, column]
+
+
+class _Rows(dict[int, Row]):
+    """Rows of a table by piece. Thread-safe: one that two threads make at once is the same."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __missing__(self, piece: int) -> Row:
+        table, count = self._table, int(self._table.counts[piece])
+        pairs = zip(table.pieces[piece, :count].tolist(), table.logs[piece, :count].tolist(), strict=True)
+        row = self[piece] = list(pairs)
+        return row
 
 
 @dataclass(frozen=True)
@@ -216,14 +230,39 @@ def coverage(lexicon: Lexicon, source: Ids, target: Ids) -> float:
     return (_mean_best(lexicon.forward, *known) + _mean_best(lexicon.backward, *known[::-1])) / 2
 
 
+def is_covered(lexicon: Lexicon, source: Ids, target: Ids, lowest: float) -> bool:
+    """Tell whether `coverage` is not below a value.
+
+    As thresholds are near `UNCOVERED`, some likely pieces of the source mostly say so: a quarter of its time.
+
+    Args:
+        lexicon: of the direction.
+        source: ids.
+        target: ids of the output.
+        lowest: below `coverage` of almost all sentences.
+    """
+    forward, backward = lexicon.forward.rows, lexicon.backward.rows
+    among = {piece for piece in target if backward[piece]}
+    # Even if no other piece had a counterpart, on either side.
+    left = 2 * (lowest - UNCOVERED) * len(source) + _ROUNDING
+    for piece in source:
+        for other, log in forward[piece]:
+            if other in among:
+                left -= max(log - UNCOVERED, 0.0)
+                break
+        if left < 0:
+            return True
+    return coverage(lexicon, source, target) >= lowest
+
+
 def _mean_best(table: Table, pieces: Sequence[int], others: Sequence[int]) -> float:
     """Average the log-probability of each piece's likeliest counterpart among the others.
 
     In Python, for a sentence has some twenty pieces with a few entries each: 20 us where numpy takes 130.
     """
-    among, total = set(others), 0.0
+    among, rows, total = set(others), table.rows, 0.0
     for piece in pieces:
-        for other, log in table.row(piece):  # the likeliest first
+        for other, log in rows[piece]:
             if other in among:
                 total += max(log, UNCOVERED)
                 break

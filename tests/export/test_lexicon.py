@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from export.bundle import BundleError
-from export.lexicon import LOG_STEP, MAX_ENTRIES, MISSING, UNCOVERED, Lexicon, Table, coverage
+from export.lexicon import LOG_STEP, MAX_ENTRIES, MISSING, UNCOVERED, Lexicon, Table, coverage, is_covered
 
 SOURCES, TARGETS = 12, 15
 CELLS = st.dictionaries(
@@ -76,6 +76,21 @@ def test_a_saved_lexicon_comes_back(
         assert np.array_equal(ours.logs, theirs.logs)
     back.save(folder / "two")
     assert (folder / "one").read_bytes() == (folder / "two").read_bytes()
+
+
+@given(
+    CELLS,
+    st.lists(st.integers(0, SOURCES - 1), max_size=8),
+    st.lists(st.integers(0, TARGETS - 1), max_size=8),
+    st.floats(UNCOVERED, 0),
+)
+def test_the_short_way_to_a_threshold_says_what_coverage_says(
+    cells: dict[tuple[int, int], float], source: list[int], target: list[int], lowest: float
+) -> None:
+    tables = lexicon(cells, 4)
+    exact = coverage(tables, source, target)
+    if abs(exact - lowest) > 1e-5:
+        assert is_covered(tables, source, target, lowest) == (exact >= lowest)
 
 
 def test_coverage_is_the_mean_of_the_best_counterparts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from server.service.text.normalization import fold_spaces, normalize
 from server.service.text.protection.patterns import find_spans
-from server.service.text.protection.symbols import SEPARATOR, pairs_to_tags, signs_to_tags
+from server.service.text.protection.symbols import MAY_SEPARATE, SEPARATOR, pairs_to_tags, signs_to_tags
 from server.service.text.protection.writing import write, write_segment
 from server.service.text.reading.edges import frame
 from server.service.text.reading.segmentation import sentence_borders
@@ -18,13 +18,13 @@ _LETTERS = re.compile(r"[^\W\d_]")
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 # Nothing in it is protected, rewritten or cut.
 _PLAIN = re.compile(
-    r"(?=[A-Za-zÀ-ž])(?=.*[A-Za-zÀ-ž]{2})(?!.*(?:  |([^\W\d_])\1\1))[A-Za-zÀ-ž,;' \-]{2,300}(?<! )[.!?]?"
+    r"(?=[A-Za-zÀ-ž][A-Za-zÀ-ž,;' \-]{1,299}+(?<! )[.!?]?\Z)(?=.*[A-Za-zÀ-ž]{2})(?!.*(?:  |([^\W\d_])\1\1))"
 )
 
 
 def is_plain_sentence(text: str) -> bool:
     """Tell whether a text is one sentence of usual letters and marks: most are, and need no reading."""
-    return _PLAIN.fullmatch(text) is not None
+    return _PLAIN.match(text) is not None
 
 
 def sentences_of(
@@ -71,7 +71,7 @@ def _prepared(block: Segment, vocabulary: Vocabulary, protect: Sequence[Any]) ->
 
 def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: bool) -> Iterator[Segment]:
     """Cut a block and make what the model cannot read spans and tags."""
-    for part in block.cut(_separators(block) if " " in block.text else ()):
+    for part in block.cut(_separators(block)):
         if not _LETTERS.search(part.text):
             yield part
             continue
@@ -120,6 +120,8 @@ def _overlap(spans: Sequence[Span], starts: Sequence[int], start: int, end: int)
 
 def _separators(block: Segment) -> list[int]:
     """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`."""
+    if not MAY_SEPARATE.search(block.text):
+        return []
     starts = [span.start for span in block.spans]
     return [
         offset

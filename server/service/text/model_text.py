@@ -176,9 +176,16 @@ class ModelText:
             # A word that has to be spelled makes a sentence no longer, up to what the model can read.
             counts = map(self.vocabulary.count_pieces, part.split())
             words = sum(min(count, _LONG_WORD_PIECES) for count in counts)
+            if 4 * len(part) <= hard:  # no piece is shorter than a byte
+                return words
             return max(words, -(-len(self._tokenizer.encode(part)) * most // hard))
 
-        # No piece is shorter than a byte, so that what has few bytes is short enough.
+        if (
+            not kept
+            and 4 * len(text) <= hard
+            and sum(map(self.vocabulary.count_pieces, text.split())) <= most
+        ):
+            return []  # most sentences
         if len(text) <= most // 4 or length(0, len(text)) <= most:
             return []
         return clause_borders(text, language, kept, most, length)

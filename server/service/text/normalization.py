@@ -16,6 +16,7 @@ _CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufff9-\ufffd"
 _COMPATIBLE = "\u0300-\u036f\ufb00-\ufb06\uff01-\uff5e"
 _ELONGATED = re.compile(r"([^\W\d_])\1{2,}")
 _CHARACTERS = re.compile(f"[{_INVISIBLE}{_CONTROL}]+|[^\\W\\d_]?[{_COMPATIBLE}]+")
+_UNUSUAL = re.compile(f"[{_INVISIBLE}{_CONTROL}{_COMPATIBLE}]")
 _SPACE_RUN = re.compile(r"[^\S ]\s*| \s+")
 _OTHER_SCRIPT = re.compile("[\u0370-\u052f]")
 _WORD = re.compile(r"\w+")
@@ -41,7 +42,8 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None
     Returns:
         The block; the same object if there is nothing to do.
     """
-    segment = _edited(segment, _CHARACTERS, _usual)
+    if _UNUSUAL.search(segment.text):
+        segment = _edited(segment, _CHARACTERS, _usual)
     if _OTHER_SCRIPT.search(segment.text):
         segment = _edited(segment, _WORD, lambda match: _latin(match[0]))
     return _edited(segment, _ELONGATED, lambda match: _shortened(match, count_pieces))
@@ -56,6 +58,8 @@ def fold_spaces(segment: Segment) -> Segment:
     Returns:
         The sentence; the same object if there is nothing to do.
     """
+    if " ".join(segment.text.split()) == segment.text:
+        return segment
     return _edited(segment, _SPACE_RUN, lambda _: " ")
 
 

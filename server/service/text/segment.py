@@ -4,6 +4,7 @@ All offsets count characters of the plain text. A segment is a block (a paragrap
 until it is cut into sentences, and a sentence from then on.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from typing import Literal
 
 # One by one: the empty string is none of them.
 _LINE_BREAKS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+# Possessive, for linear time.
+_USUAL = re.compile(r"(?:[A-Za-zÀ-ÖØ-öø-ž]++[,;]?[ '’\-]?)++[.!?]?")
 Escape = Literal["none", "html", "attribute"]
 
 
@@ -167,6 +170,11 @@ def _replaced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
         parts += text[position:start], new
         position = end
     return "".join([*parts, text[position:]])
+
+
+def is_usual(text: str) -> bool:
+    """Tell whether a text is words of Latin letters, commas and a final mark: most sentences are."""
+    return _USUAL.fullmatch(text) is not None
 
 
 def moved_by(edits: Sequence[tuple[int, int, str]]) -> Callable[[int], int]:

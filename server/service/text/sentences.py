@@ -36,7 +36,7 @@ from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
 from server.service.text.protection.symbols import pairs_to_tags, spaced
 from server.service.text.protection.writing import write
-from server.service.text.segment import Segment, Span, Tag, Target
+from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 
 _NO_FRAMING = Framing((), (), ())
 _MIN_WORDS_TO_CUT = 8
@@ -246,11 +246,12 @@ class SentenceTranslator:
 
     def _alarms(self, segment: Segment, target: Target, checked: Checked, way: Way) -> tuple[str, ...]:
         found = self._model.checks.alarms(checked)
-        if not numbers_agree(segment, target, (way.source, way.target)):
+        is_plain = is_usual(segment.text) and is_usual(target.text)
+        if not is_plain and not numbers_agree(segment, target, (way.source, way.target)):
             found.append("numbers")
         if self._model.lost_names(segment, target, way.source):
             found.append("names")
-        if not marks_agree(segment, target):
+        if not is_plain and not marks_agree(segment, target):
             found.append("marks")
         return tuple(found)
 
@@ -334,6 +335,8 @@ def _outside(segment: Segment) -> str:
 
 def _distinct(texts: Sequence[str], scores: Sequence[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Leave out alternatives that differ from a better one in marks and capitals only."""
+    if len(texts) == 1:
+        return tuple(texts), tuple(scores)
     seen: dict[tuple[str, ...], int] = {}
     for number, text in enumerate(texts):
         seen.setdefault(tuple(_WORD.findall(text.lower())), number)

@@ -19,6 +19,8 @@ are as long as this."""
 
 # What holds digits or underscores is a code or a name in a program.
 _WORD = re.compile(r"[\w-]*[\d_][\w-]*|[^\W\d_]+")
+# Words in capitals have such a run; so may words of letters beyond Latin-1, which are looked at one by one.
+_CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
 _APOSTROPHES = "'’"
 
 
@@ -49,6 +51,8 @@ class Truecaser:
             plain = _WORD.sub(self._best, sentence)
             first = next(i for i, character in enumerate(plain) if character.isalpha())
             return plain[:first] + plain[first].upper() + plain[first + 1 :], True
+        if not _CAPITALS.search(sentence):
+            return sentence, False
         return _WORD.sub(self._emphasised, sentence), False
 
     def _best(self, match: re.Match[str]) -> str:

@@ -1,9 +1,9 @@
 """What a model can read: its characters and words, asked of its tokenizer once."""
 
 import re
-import threading
 import unicodedata
-from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
 
 from model.tokenizer import Tokenizer
 from server.service.text.protection.writing import escaped
@@ -24,7 +24,13 @@ _VOWELS = re.compile(r"[aeiouyäëïöüáéíóúàèìòùâêîôûæœøåã
 
 
 class Vocabulary:
-    """Knows which characters and words a model has. Thread-safe."""
+    """Knows which characters and words a model has. Thread-safe.
+
+    Attributes:
+        count_pieces: says how many pieces a word has.
+    """
+
+    count_pieces: Callable[[str], int]
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Ask nothing yet.
@@ -40,8 +46,7 @@ class Vocabulary:
         self._has_bytes = "<0xC3>" in self._pieces
         self._characters: dict[str, bool] = {}
         self._readable: set[str] = set()
-        self._counts: OrderedDict[str, int] = OrderedDict()
-        self._lock = threading.Lock()
+        self.count_pieces = lru_cache(_MAX_WORDS)(lambda word: len(tokenizer.encode(word)))
 
     def knows(self, character: str) -> bool:
         """Tell whether the model has a piece for a character."""
@@ -56,19 +61,6 @@ class Vocabulary:
                 if known:
                     self._readable.add(character)
         return known
-
-    def count_pieces(self, word: str) -> int:
-        """Say how many pieces a word has."""
-        with self._lock:
-            if (count := self._counts.get(word)) is not None:
-                self._counts.move_to_end(word)
-                return count
-        count = len(self._tokenizer.encode(word))
-        with self._lock:
-            self._counts[word] = count
-            if len(self._counts) > _MAX_WORDS:
-                self._counts.popitem(last=False)
-        return count
 
     def is_gibberish(self, text: str) -> bool:
         """Tell whether no word of a text looks like one: letters that the model can only spell one by one."""

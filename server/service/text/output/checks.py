@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from export.lexicon import Lexicon, coverage
-from server.service.text.segment import Segment, Target
+from export.lexicon import Lexicon, coverage, is_covered
+from server.service.text.segment import Segment, Target, is_usual
 
 REASONS = ("loop", "truncated", "overlong", "copied", "invalid", "detached", "numbers", "names", "marks")
 """Alarms, most serious first."""
@@ -44,7 +44,6 @@ _NUMBER_OF = {
 }
 _BRACKETS = "()[]{}"
 _QUOTES = '"“”„«»'
-_MARKS = re.compile('[()\\[\\]{}"“”„«»]')
 _LONG_WORD, _OFTEN = 24, 3
 _INVALID = re.compile("[\ufffd\x00-\x08\x0b-\x1f]")
 
@@ -125,10 +124,15 @@ class Checks:
             found.append("copied")
         if _INVALID.search(checked.target):
             found.append("invalid")
-        lowest = limits.coverage
-        if lowest is not None and lengths[0] >= limits.from_tokens and self.coverage(checked) < lowest:
+        if lengths[0] >= limits.from_tokens and self._is_detached(checked):
             found.append("detached")
         return found
+
+    def _is_detached(self, checked: Checked) -> bool:
+        lowest, lexicon = self._thresholds.coverage, self._lexicon
+        if lowest is None or lexicon is None:
+            return False
+        return not is_covered(lexicon, checked.source_ids, checked.target_ids, lowest)
 
     def coverage(self, checked: Checked) -> float:
         """Score how well a translation accounts for its source; 0 at best."""
@@ -140,8 +144,12 @@ class Checks:
 def is_loop(source: str, target: str) -> bool:
     """Tell whether a text repeats itself more than its source does."""
     said = _WORD.findall(target.lower())
-    is_usual = max(Counter(said).values(), default=0) < _OFTEN and max(map(len, said), default=0) < _LONG_WORD
-    if is_usual and not _MARKS_ALONE.search(target):
+    repeats = len(said) - len(set(said)) + 1 >= _OFTEN and max(Counter(said).values()) >= _OFTEN
+    if (
+        not repeats
+        and max(map(len, said), default=0) < _LONG_WORD
+        and (is_usual(target) or not _MARKS_ALONE.search(target))
+    ):
         return False  # by far the most usual case, and neither of the two below
     match = LOOP.search(target)
     if match and (len(match[1].strip()) > 1 or len(match[0]) > 5) and not LOOP.search(source):
@@ -190,8 +198,6 @@ def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -
         target: its translation.
         languages: of both.
     """
-    if not _NUMBER.search(source.text) and not _NUMBER.search(target.text):
-        return True
     given, said = _numbers(source.text, languages[0]), _numbers(target.text, languages[1])
     lost, new = given[0] - said[0], said[0] - given[0]
     return not (lost - said[1]) and not (new - given[1])
@@ -214,8 +220,6 @@ def _numbers(text: str, language: str) -> tuple[Counter[str], Counter[str]]:
 
 def marks_agree(source: Segment, target: Target) -> bool:
     """Tell whether brackets and double quotes are as many as in the source."""
-    if not _MARKS.search(source.text) and not _MARKS.search(target.text):
-        return True
     if any(source.text.count(mark) != target.text.count(mark) for mark in _BRACKETS):
         return False
     return sum(map(source.text.count, _QUOTES)) == sum(map(target.text.count, _QUOTES))

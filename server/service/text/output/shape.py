@@ -7,7 +7,7 @@ away, what it has and the translation lost comes back.
 import re
 
 from server.service.text.reading.segmentation import sentence_borders
-from server.service.text.segment import Target
+from server.service.text.segment import Target, is_usual
 
 # The point of an abbreviation before another mark is none of the end: `U.S.?`.
 _FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]+$")
@@ -38,7 +38,9 @@ def shape(source: str, target: Target, source_language: str, target_language: st
     """
     if not target.text:
         return target
-    edits = [*_quotes(source, target), *_inner_stops(source, target, target_language)]
+    edits: list[tuple[int, int, str]] = []
+    if not is_usual(target.text):
+        edits += [*_quotes(source, target), *_inner_stops(source, target, target_language)]
     edits += _final_mark(source, target, target_language)
     if first := _first_letter(source, target, source_language, target_language):
         edits.append(first)
@@ -69,6 +71,9 @@ def _disjoint(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
 
 
 def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:
+    text = target.text
+    if source[-1:] == text[-1:] and source[-2:-1].isalnum() and text[-2:-1].isalnum() and not target.spans:
+        return []  # most sentences: the same single mark, or none
     free_from = max((span.end for span in target.spans), default=0)
     wanted, found = _FINAL.search(source), _FINAL.search(target.text, free_from)
     mark = wanted[0].strip() if wanted else ""
@@ -98,6 +103,8 @@ def _same_mark(has: str, mark: str, is_opened: bool) -> bool:
 def _first_letter(
     source: str, target: Target, source_language: str, target_language: str
 ) -> tuple[int, int, str] | None:
+    if source[:1].isupper() and target.text[:1].isupper():
+        return None
     wanted = next((letter for letter in source if letter.isalnum()), "")
     place = next((i for i, letter in enumerate(target.text) if letter.isalnum()), None)
     if place is None or any(span.start <= place < span.end for span in target.spans):

@@ -55,7 +55,7 @@ _CODE = r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`"
 # Numbers that are more than digits, with what belongs to them: currency, separators, units, dates, times.
 _CURRENCY = "€$£¥₹₽₩₺₿¢"
 _UNIT = (
-    r"(?:%|‰|°[CF]?|[kKMGTP]?i?[BW]h?|[kMGT]?Hz|px|pt|dpi|rpm|bpm|fps|[kMG]?bit/s|[kMG]?bps|km/h|mph|m/s|kn|"
+    r"(?:%(?![({$])|‰|°[CF]?|[kKMGTP]?i?[BW]h?|[kMGT]?Hz|px|pt|dpi|rpm|bpm|fps|[kMG]?bit/s|[kMG]?bps|km/h|mph|m/s|kn|"
     r"[kcmµμn]?m[²³23]?|k?g|mg|µg|[mcdh]?[lL]|ms|µs|ns|kV|mV|kW|MW|kJ|kcal|mA|hPa|Pa|bar|dB|[mµn]M|mol|Ω|″|′)"
 )
 _NUMBER = "|".join([
@@ -67,7 +67,7 @@ _NUMBER = "|".join([
     r"(?<![\w.,])\d{3}[\-. ]\d{3}[\-. ]\d{4}(?!\w)",
     r"(?<![\w.,])\d{1,4}[/.\-]\d{1,2}[/.\-]\d{2,4}(?:T\d\d:\d\d(?::\d\d)?Z?)?(?!\w|[/\-]\d)",  # date
     r"(?<![\w.,])[vV]?\d{1,9}\.\d{1,9}\.\d{1,9}(?:\.\d{1,9})?"  # version
-    r"(?:[\-+][A-Za-z0-9]{1,40}(?:\.[A-Za-z0-9]{1,40}){0,4})?(?!\w)",
+    r"(?:[\-+][A-Za-z0-9]{1,40}(?:\.[A-Za-z0-9]{1,40}){0,4})?(?!\w|,\d)",
     r"(?<!\w)[vV]\d{1,9}(?:\.\d{1,9}){0,3}(?!\w)",
     r"(?<![\w.,:])\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?(?:[ap]m|[ap]\.m\.))?(?!\w)",  # time
     rf"(?:[{_CURRENCY}]|(?<!\w)(?:US|C|A|HK)\$|(?<!\w)(?:EUR|USD|GBP|CHF) ?)"
@@ -110,7 +110,7 @@ _PLAIN_NUMBER = re.compile(r"\d+")
 _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
-_SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\w\.\w")
+_SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\.\w")
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}
 

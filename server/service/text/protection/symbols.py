@@ -25,8 +25,11 @@ _SMILEY = (
 )
 _SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}")
 _SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
+_SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 # Between parts that are translated each on its own.
-SEPARATOR = re.compile(r"(?<=\s)(?:[•·∙‣▪●|¦»›«‹*→⇒>~+=]+|/{1,2}|\\|-{2,}>?)(?=\s)")
+SEPARATOR = re.compile(rf"(?<=\s)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?=\s)")
+# What has none of these has no separator, and most texts have none.
+MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--")
 
 
 _OWN_PAIRS = 1_000_000
@@ -100,6 +103,7 @@ def _merge(tags: tuple[Tag, ...], signs: list[tuple[int, str]]) -> tuple[Tag, ..
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
+_OPENING = re.compile('[("\\[{„“«‹]')
 
 
 def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: False) -> Segment:
@@ -113,6 +117,8 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
         The segment; the same object if it has no pair.
     """
     text, kept = segment.text, segment.spans
+    if not _OPENING.search(text):
+        return segment
     inside = {i for span in kept for i in range(span.start, span.end)} if kept else set()
     opened: list[tuple[int, str]] = []
     pairs: list[tuple[int, int]] = []

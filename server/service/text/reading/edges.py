@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from server.service.text.protection.writing import write
+from server.service.text.protection.writing import escaped, write
 from server.service.text.segment import Segment
 
 _PAIRS = {
@@ -48,6 +48,13 @@ def frame(segment: Segment) -> Framed:
         Its parts; written one after the other they are the segment, but that white space at an end changes
         places with tags that open or close there.
     """
+    if not segment.tags and not segment.spans:
+        text, core = segment.text, segment.text.strip()
+        if core[:1].isalnum():  # most sentences: nothing but white space around them
+            first = text.index(core)
+            before, behind = text[:first], text[first + len(core) :]
+            inner_segment = segment if len(core) == len(text) else replace(segment, text=core)
+            return Framed(escaped(before, segment.escape), inner_segment, escaped(behind, segment.escape))
     ends = _Ends(segment)
     ends.shrink()
     first, last, tags = ends.start, ends.end, segment.tags

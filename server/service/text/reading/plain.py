@@ -15,7 +15,8 @@ from server.service.text.reading.wrapping import joined_lines
 from server.service.text.segment import Segment
 
 # One line of words and usual marks, as most texts are: it has nothing that is looked for.
-_SIMPLE = re.compile(r"(?!\w{1,4}[.)])(?!.*(?:   |www\.|_))[^\W\d_][\w ,.'’?!;\"()-]{0,500}(?<! )")
+_SIMPLE = re.compile(r"(?!\w{1,4}[.)])[^\W\d_][\w ,.'’?!;\"()-]{0,500}(?<! )")
+_COLUMNS_AND_MARKS = ("   ", "www.", "_")
 _LETTER = re.compile(r"[^\W\d_]")
 _BREAK = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _KEY = re.compile(r"\s*[\w.\"'-]+\s*[=:]")
@@ -34,7 +35,7 @@ def read_plain(text: str, *, every_line: bool = False, language: str = "") -> li
         Strings to copy and blocks to translate, in order. Joined with the blocks written back they give the
         text, but for the spaces at line breaks that blocks hold as tags.
     """
-    if _SIMPLE.fullmatch(text):
+    if _SIMPLE.fullmatch(text) and not any(mark in text for mark in _COLUMNS_AND_MARKS):
         return [Segment(text)]
     number = count().__next__
     if _BREAK.search(text) and not _KEY.match(text) and (message := read_icu(text, number)):

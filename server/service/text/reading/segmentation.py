@@ -34,7 +34,10 @@ _FINAL_PHRASE = re.compile(
     r"[vn]\. Chr|u\.\s?s\.\s?w|u\.\s?v\.\s?m|o\.\s?[äÄ]|Ph\.\s?D|[ABM]\.\s?[AS]c?)\.$"
 )
 _HALF_DAY = re.compile(r"(?:^|[\s\d(])[aApP]\.?\s?[mM]\.$")
-_TOKEN = re.compile(r"([^\s()\[\]\"'“”„«»’]{0,30})\.$")
+_LONGEST_PART = 3
+"""Letters before the last point of these phrases."""
+_LONGEST_TOKEN = 30
+_TOKEN = re.compile(rf"([^\s()\[\]\"'“”„«»’]{{0,{_LONGEST_TOKEN}}})\.$")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.-?)*[^\W\d_]")
 _NEXT = re.compile(r"[\s\"'“„«»‹(\[¿¡*_]{0,8}(\w+)")
 _ROMAN = re.compile(r"[IVXLC]{2,}")
@@ -165,13 +168,14 @@ def _judge_stop(before: str, word: str, following: str, words: Abbreviations) ->
     starts: Verdict = "none"
     if first.isupper() and word.lower() in words.starters and not is_initial:
         starts = "border"
-    if _INNER_PHRASE.search(before):
-        return "none"
-    if _HALF_DAY.search(before):
-        return "border" if first.isupper() else "none"
-    if _FINAL_PHRASE.search(before):
-        return starts
-    found = _TOKEN.search(before)
+    if not before[-_LONGEST_PART - 2 : -1].isalpha():  # all phrases end in a short part
+        if _INNER_PHRASE.search(before):
+            return "none"
+        if _HALF_DAY.search(before):
+            return "border" if first.isupper() else "none"
+        if _FINAL_PHRASE.search(before):
+            return starts
+    found = _TOKEN.search(before, max(0, len(before) - _LONGEST_TOKEN - 1))
     token = found[1] if found else ""
     name = token.lower()
     if name == "no":

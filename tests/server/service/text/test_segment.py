@@ -1,9 +1,12 @@
 """Offsets stay right through cuts and edits."""
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.segment import Segment, Span, Tag, Target
+from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 
 
 def test_a_cut_gives_each_tag_to_the_characters_that_it_belongs_to() -> None:
@@ -40,6 +43,21 @@ def test_edits_move_the_spans_of_a_translation() -> None:
     assert (target.text, target.spans) == ("long {x} b", (Span(5, 8),))
     target = Target("{x}", (Span(0, 3),)).edited([(0, 0, "¿"), (3, 3, "?")])
     assert (target.text, target.spans) == ("¿{x}?", (Span(1, 4),))
+
+
+@pytest.mark.parametrize(
+    "text", ["Good morning.", "It's here, isn't it?", "Kommt ihr, Anna-Lena", "À l’école!"]
+)
+def test_words_commas_and_a_final_mark_are_usual(text: str) -> None:
+    assert is_usual(text)
+    unusual = (f"({text})", f"{text[:-1]} 5", f'"{text}"', f"{text}!!", f"{text}\ufffd", f"{text}. {text}")
+    assert not any(map(is_usual, unusual))
+
+
+def test_looking_for_what_is_usual_takes_linear_time() -> None:
+    started_s = time.thread_time()
+    assert not is_usual("ab, cd-ef " * 20_000 + "(")
+    assert time.thread_time() - started_s < 1
 
 
 @given(st.text(max_size=40), st.data())

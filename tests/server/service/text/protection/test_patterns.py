@@ -27,7 +27,7 @@ PATHS = (
     "src/main.rs", "README.md", "main.c", "/usr/local/", "`a.b()`", "``x = 1``", "```x = 1\ny```",
 )  # fmt: skip
 NUMBERS = (
-    "1 234,5", "10 000", "10\u00a0000", "1.000.000", "€19.99", "19,99 €",
+    "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",
     "$5", "5€", "€5", "$1,000", "US$ 5", "EUR 20", "20 EUR", "1,000 USD", "£3.50",
     "5:30 pm", "8 h 30", "14h30", "2026-11-27", "27.11.2026", "11/27/2026", "2026-11-27T12:30:00Z", "20 °C",
     "20°C", "5 km", "5 km/h", "10 kg", "75%", "75 %", "3.5 GB", "100 m²", "50 mph", "n = 5", "x >= 10",
@@ -127,6 +127,10 @@ def test_spans_are_disjoint_ascending_and_never_empty(text: str, protect: bool) 
     assert all(span.start < span.end and span.output is None for span in spans)
     for span in spans:  # a mask in its place touches no letter behind it
         assert not text[span.end : span.end + 1].isalnum()
+
+
+def test_a_number_takes_no_percent_sign_of_a_placeholder() -> None:
+    assert found("Take 1.234.567,50 %(user)s or 20 %{key}, Tom.") == ["1.234.567,50", "%(user)s", "%{key}"]
 
 
 def test_what_the_client_names_is_found_as_a_word() -> None:
