@@ -59,8 +59,21 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 def documented(fields: type[BaseModel]) -> dict[str, Any]:
     """Describe a request's fields for OpenAPI, as JSON and as a form."""
     schema = fields.model_json_schema()
+    schema = _inlined(schema, schema.pop("$defs", {}))
     kinds = ("application/json", "application/x-www-form-urlencoded")
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
+
+
+def _inlined(value: Any, definitions: Mapping[str, Any]) -> Any:
+    """Write definitions where they are named: in the whole document their names would lead nowhere."""
+    if isinstance(value, list):
+        return [_inlined(one, definitions) for one in value]
+    if not isinstance(value, dict):
+        return value
+    name = str(value.get("$ref", "")).removeprefix("#/$defs/")
+    if name in definitions:
+        return _inlined(definitions[name], definitions)
+    return {key: _inlined(one, definitions) for key, one in value.items()}
 
 
 @dataclass(frozen=True, slots=True)

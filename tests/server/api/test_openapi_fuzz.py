@@ -35,8 +35,9 @@ CHECKS = [
 ]
 MOST_REPLY_BYTES, MOST_ERROR_BYTES = 16 << 10, 4 << 10
 SHARES = {("/translate", "positive"): 6, ("/translate", "negative"): 8, ("/detect", "positive"): 2}
-SHARES |= {("/detect", "negative"): 4}
+SHARES |= {("/detect", "negative"): 4, ("/generate", "positive"): 2, ("/generate", "negative"): 2}
 GET_CASES = 1
+OTHER_TASK = {"task": "summarization", "segmentation": "none"}
 
 
 @dataclass
@@ -56,7 +57,8 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    with serving(create_app(SETTINGS, served_model(FakeEngine())), SETTINGS) as client:
+    models = [served_model(FakeEngine()), served_model(FakeEngine(), name="other", **OTHER_TASK)]
+    with serving(create_app(SETTINGS, models), SETTINGS) as client:
         url = str(client.base_url)
         with requests.Session() as session:
             yield Target(schemathesis.openapi.from_url(f"{url}/openapi.json"), url, session)
