@@ -104,9 +104,9 @@ def complete(
     config = checkpoint.config
     for name in config.tokenizer_files.names:
         shutil.copyfile(checkpoint.directory / name, directory / name)
-    parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    parameters = sum(parameter.numel() for parameter in checkpoint.transformer.parameters())
     limits = Limits(
-        max_source_tokens=config.model.max_positions, max_target_tokens=config.model.max_positions
+        max_source_tokens=config.transformer.max_positions, max_target_tokens=config.model.max_positions
     )
     recipe = checkpoint.directory / "recipe.toml"
     card = model_card(
@@ -183,7 +183,7 @@ def _opset(decoder: Path) -> int:
 
 
 def _architecture(checkpoint: Checkpoint, parameters: int) -> Architecture:
-    model = checkpoint.config.model
+    model = checkpoint.config.transformer
     return Architecture(
         encoder_layers=model.encoder_layers,
         decoder_layers=model.decoder_layers,

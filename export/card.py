@@ -42,7 +42,7 @@ def model_card(
     Returns:
         Markdown.
     """
-    model = config.model
+    model = config.transformer
     lines = [
         f"# {config.name} {version}",
         "",

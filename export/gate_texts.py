@@ -115,7 +115,7 @@ def _tokenise(
 ) -> list[list[int]]:
     config = checkpoint.config
     rows = to_source_ids(checkpoint.tokenizer, config.special_tokens, lines, [direction])
-    limit = config.model.max_positions
+    limit = config.transformer.max_positions
     for number, row in enumerate(rows, start=1):
         if len(row) > limit:
             raise ExportError(f"{path}:{number}: {len(row)} tokens, the model takes {limit}")

@@ -135,9 +135,9 @@ def export_bundle(
     checkpoint = load_checkpoint(directory)
     if options.lexicon is not None:
         options.lexicon.check(len(checkpoint.config.all_directions))
-    if checkpoint.config.model.unservable:
-        raise ExportError(checkpoint.config.model.unservable)
-    if checkpoint.config.model.relative_distances and options.precision == "fp16":
+    if checkpoint.config.transformer.unservable:
+        raise ExportError(checkpoint.config.transformer.unservable)
+    if checkpoint.config.transformer.relative_distances and options.precision == "fp16":
         raise ExportError("fp16 is for CUDA, whose attention takes no biases of distances; int8 and fp32 do")
     return _Export(checkpoint, out, options, report).run()
 
@@ -153,7 +153,7 @@ class _Export:
         self.options = options
         self.report = report
         self.special = checkpoint.config.special_tokens
-        self.limit = checkpoint.config.model.max_positions
+        self.limit = checkpoint.config.transformer.max_positions
         # The width that the model is meant for is always there: requests that do not choose get it.
         default = checkpoint.config.generation.beam_size or 1
         self.widths = sorted({1, *options.beam_widths, default})
@@ -202,7 +202,7 @@ class _Export:
         return manifest
 
     def _export(self, dtype: torch.dtype) -> _Graphs:
-        model = self.checkpoint.model
+        model = self.checkpoint.transformer
         decoders = {width: export_decoder(model, width, dtype) for width in self.widths}
         return _Graphs(export_encoder(model, dtype), decoders)
 
@@ -216,7 +216,7 @@ class _Export:
             beam_width=width,
             threads=self.options.threads,
             suppressed_ids=self.special.suppressed_ids,
-            max_positions=self.checkpoint.config.model.max_positions,
+            max_positions=self.checkpoint.config.transformer.max_positions,
         )
 
     def _in_memory(self, graphs: _Graphs) -> GraphRunner:
@@ -226,7 +226,7 @@ class _Export:
         sample = spread(texts.ids, _PARITY_SENTENCES)
         prefixes = spread(texts.prefixes, _PARITY_SENTENCES)
         parity = check_parity(
-            self.checkpoint.model,
+            self.checkpoint.transformer,
             self._in_memory(full),
             sample,
             self.special.decoder_start_id,
@@ -261,7 +261,7 @@ class _Export:
             pad_id=self.special.pad_id,
             threads=options.threads,
             suppressed_ids=self.special.suppressed_ids,
-            max_positions=self.checkpoint.config.model.max_positions,
+            max_positions=self.checkpoint.config.transformer.max_positions,
             prefixes=[target_prefix(self.checkpoint, directions[i]) for i in short],
         )
         graphs = self._choose_bits(full, ranges, texts)

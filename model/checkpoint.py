@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,7 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from model.config import TransformerConfig
+from model.config import AnyConfig, RnnConfig, TransformerConfig
+from model.encoder_decoder import EncoderDecoder
+from model.recurrent.rnn import Rnn
 from model.tokenizer import Tokenizer
 from model.transformer import Transformer
 
@@ -95,7 +97,7 @@ class CheckpointConfig(BaseModel):
     format_version: int = FORMAT_VERSION
     name: str
     task: str = "translation"
-    model: TransformerConfig
+    model: AnyConfig
     special_tokens: SpecialTokens = SpecialTokens()
     source_language: str
     target_language: str
@@ -109,6 +111,19 @@ class CheckpointConfig(BaseModel):
     recipe_sha256: str = ""
     updates: int = 0
     metrics: dict[str, Any] = {}
+
+    @property
+    def transformer(self) -> TransformerConfig:
+        """The architecture, where only a Transformer will do: in graphs and in files of other projects.
+
+        Raises:
+            CheckpointError: it is another.
+        """
+        if isinstance(self.model, RnnConfig):
+            raise CheckpointError(
+                f"{self.name} is an RNN, which can be trained and evaluated; only Transformers are served"
+            )
+        return self.model
 
     @cached_property
     def all_directions(self) -> list[Direction]:
@@ -170,8 +185,20 @@ class Checkpoint:
 
     directory: Path
     config: CheckpointConfig
-    model: Transformer
+    model: EncoderDecoder
     tokenizer: Tokenizer
+
+    @property
+    def transformer(self) -> Transformer:
+        """The model, where only a Transformer will do.
+
+        Raises:
+            CheckpointError: it is another.
+        """
+        if not isinstance(self.model, Transformer):
+            self.config.transformer  # noqa: B018 (says why not)
+        assert isinstance(self.model, Transformer)
+        return self.model
 
 
 def write_directory(
@@ -211,7 +238,12 @@ def write_directory(
         aside.rename(target)
 
 
-def model_tensors(model: Transformer) -> dict[str, Tensor]:
+def new_model(config: AnyConfig) -> EncoderDecoder:
+    """Make a model of an architecture with weights drawn at random."""
+    return Rnn(config) if isinstance(config, RnnConfig) else Transformer(config)
+
+
+def model_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return the weights without the second name of tied ones (safetensors refuses shared memory)."""
     tensors = {}
     seen: set[int] = set()
@@ -223,7 +255,11 @@ def model_tensors(model: Transformer) -> dict[str, Tensor]:
     return tensors
 
 
-def build_model(config: TransformerConfig, tensors: Mapping[str, Tensor], origin: Path) -> Transformer:
+@overload
+def build_model(config: TransformerConfig, tensors: Mapping[str, Tensor], origin: Path) -> Transformer: ...
+@overload
+def build_model(config: AnyConfig, tensors: Mapping[str, Tensor], origin: Path) -> EncoderDecoder: ...
+def build_model(config: AnyConfig, tensors: Mapping[str, Tensor], origin: Path) -> EncoderDecoder:
     """Make a model with these weights.
 
     They are compared with a model without storage first: what a wrong config asks for may be of any size.
@@ -232,14 +268,14 @@ def build_model(config: TransformerConfig, tensors: Mapping[str, Tensor], origin
         CheckpointError: a weight is missing, unexpected or of another shape.
     """
     with torch.device("meta"):
-        skeleton = Transformer(config)
+        skeleton = new_model(config)
     _check_fit(model_tensors(skeleton), tensors, origin)
-    model = Transformer(config)
+    model = new_model(config)
     load_model_tensors(model, tensors, origin)
     return model
 
 
-def load_model_tensors(model: Transformer, tensors: Mapping[str, Tensor], origin: Path) -> None:
+def load_model_tensors(model: EncoderDecoder, tensors: Mapping[str, Tensor], origin: Path) -> None:
     """Copy weights into a model.
 
     Raises:

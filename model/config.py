@@ -1,10 +1,10 @@
-"""What a Transformer is made of: one frozen description for training, reference decoding and export."""
+"""What a model is made of: one frozen description for training, reference decoding and export."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Norm = Literal["pre", "post"]
@@ -18,8 +18,8 @@ _Layers = Annotated[int, Field(gt=0, le=1024)]
 _Width = Annotated[int, Field(gt=0, le=2**20)]
 
 
-class TransformerConfig(BaseModel):
-    """Architecture of an encoder-decoder Transformer (Vaswani et al., 2017, and its common variants)."""
+class Architecture(BaseModel):
+    """What every architecture has in common."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,6 +27,22 @@ class TransformerConfig(BaseModel):
     target_vocab_size: _Entries = Field(
         description="rows of the target embedding and of the output projection"
     )
+
+    def differences(self, other: Architecture) -> dict[str, tuple[Any, Any]]:
+        """Compare architectures: the values of both where they differ. Dropouts are free."""
+        if type(self) is not type(other):
+            return {"architecture": (architecture_of(self), architecture_of(other))}
+        theirs = other.model_dump()
+        return {
+            name: (value, theirs[name])
+            for name, value in self.model_dump().items()
+            if value != theirs[name] and not name.endswith("dropout")
+        }
+
+
+class TransformerConfig(Architecture):
+    """Architecture of an encoder-decoder Transformer (Vaswani et al., 2017, and its common variants)."""
+
     d_model: _Width = Field(default=256, description="width E of every hidden state")
     encoder_layers: _Layers = 6
     decoder_layers: _Layers = 2
@@ -118,11 +134,52 @@ class TransformerConfig(BaseModel):
             f"{self.decoder_head_dim}; ONNX Runtime decodes with multiples of 8 only"
         )
 
-    def differences(self, other: TransformerConfig) -> dict[str, tuple[Any, Any]]:
-        """Compare architectures: the values of both where they differ. Dropouts are free."""
-        theirs = other.model_dump()
-        return {
-            name: (value, theirs[name])
-            for name, value in self.model_dump().items()
-            if value != theirs[name] and not name.endswith("dropout")
-        }
+
+class RnnConfig(Architecture):
+    """Architecture of a recurrent encoder-decoder with attention, see `model.recurrent.rnn`."""
+
+    architecture: Literal["rnn"]
+    d_model: _Width = Field(default=256, description="width E of embeddings and of attentional vectors")
+    state_dim: _Width = Field(default=256, description="width H of states; half of it reads each direction")
+    encoder_layers: _Layers = 2
+    decoder_layers: _Layers = 2
+    max_positions: int = Field(
+        default=512, gt=0, le=65536, description="longest source or target that it is given, in tokens"
+    )
+    share_source_target_embeddings: bool = Field(default=True, description="one table for both sides")
+    tie_output: bool = Field(
+        default=True, description="output projection = target embedding (Press and Wolf, 2017)"
+    )
+    dropout: float = Field(
+        default=0.1, ge=0, lt=1, description="between layers, not between steps (Zaremba et al., 2014)"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.state_dim % 2:
+            raise ValueError(f"state_dim {self.state_dim} must be even: each direction has half of it")
+        if self.share_source_target_embeddings and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                "share_source_target_embeddings needs one vocabulary: "
+                f"source has {self.source_vocab_size} entries, target {self.target_vocab_size}"
+            )
+        return self
+
+    @property
+    def unservable(self) -> str | None:
+        """Why it may not be trained; None, since it is for comparison and never served."""
+        return None
+
+
+def architecture_of(config: Any) -> str:
+    """Name the architecture of a configuration or of its fields: transformer, unless it says another."""
+    if isinstance(config, dict):
+        return str(config.get("architecture", "transformer"))
+    return str(getattr(config, "architecture", "transformer"))
+
+
+AnyConfig = Annotated[
+    Annotated[TransformerConfig, Tag("transformer")] | Annotated[RnnConfig, Tag("rnn")],
+    Discriminator(architecture_of),
+]
+"""The architecture of a model; ``architecture`` says which, in a recipe and in a checkpoint."""

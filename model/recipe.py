@@ -137,7 +137,10 @@ class Vocabulary(_Section):
 
 
 class Model(_Section):
-    """Fields of TransformerConfig, but vocabulary sizes; what is missing comes with initialise_from."""
+    """Fields of TransformerConfig, or with ``architecture = "rnn"`` of RnnConfig, but vocabulary sizes.
+
+    What is missing comes with initialise_from.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from model.attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask, with_bias
 from model.config import TransformerConfig
+from model.encoder_decoder import EncoderDecoder
 from model.layers import DecoderLayer, Dropout, EncoderLayer, make_norm
 from model.positions import PositionEmbedding, RelativeBias, bias_of_layers, relative_biases
 
@@ -59,8 +60,10 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(x))
 
 
-class Transformer(nn.Module):
+class Transformer(EncoderDecoder):
     """Encoder-decoder Transformer."""
+
+    config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -152,23 +155,6 @@ class Transformer(nn.Module):
             attend_self = layer.self_attention.over_sequence(causal=True, bias=bias)
             x = layer(x, attend_self, layer.cross_attention.over_memory(key, value, mask))
         return self.decoder_norm(x)
-
-    def decode(self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
-        """Predict every next token of known targets (teacher forcing, causal).
-
-        Args:
-            target_ids: int64 [N, T], starting with the decoder's start token.
-            memory: [N, S, E], from ``encode``.
-            source_lengths: int64 [N].
-
-        Returns:
-            float [N, T, V], unnormalised scores of the token after each position.
-        """
-        return self.projection(self.decode_hidden(target_ids, memory, source_lengths))
-
-    def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Return ``decode(target_ids, encode(source_ids))``, [N, T, V]."""
-        return self.decode(target_ids, self.encode(source_ids, source_lengths), source_lengths)
 
     def start_cache(self, memory: Tensor, source_lengths: Tensor, capacity: int) -> DecoderCache:
         """Prepare step-by-step decoding: project the memory [R, S, E] once, reserve P positions."""

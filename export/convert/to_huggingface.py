@@ -82,7 +82,7 @@ def choose_class(config: CheckpointConfig) -> Architecture:
     Raises:
         HuggingFaceError: there is none.
     """
-    model, special = config.model, config.special_tokens
+    model, special = config.transformer, config.special_tokens
     pre = model.norm == "pre"
     shared = model.share_source_target_embeddings
     for fits, problem in (
@@ -114,7 +114,7 @@ def choose_class(config: CheckpointConfig) -> Architecture:
 
 def _their_tensors(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
     """Yield weights under their names, packed ones split, features in Marian's order."""
-    config = checkpoint.config.model
+    config = checkpoint.config.transformer
     order = feature_order(config)
     if config.norm == "pre":
         # Marian's class recomputes its positions without a word, Pegasus's warns that they are missing.
@@ -122,7 +122,7 @@ def _their_tensors(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
         yield "model.encoder.embed_positions.weight", positions
         yield "model.decoder.embed_positions.weight", positions
     for name, parts in tensor_names(config).items():
-        tensor = model_tensors(checkpoint.model)[name].detach()
+        tensor = model_tensors(checkpoint.transformer)[name].detach()
         axis = model_axis(name)
         if axis is not None:
             tensor = tensor.index_select(axis, order)
@@ -148,7 +148,7 @@ def feature_order(config: TransformerConfig) -> Tensor:
 
 
 def _model_config(config: CheckpointConfig, architecture: Architecture) -> dict[str, Any]:
-    model = config.model
+    model = config.transformer
     pre = architecture == "PegasusForConditionalGeneration"
     values: dict[str, Any] = {
         "architectures": [architecture],
@@ -198,7 +198,7 @@ def _ids(config: CheckpointConfig) -> dict[str, int]:
 def _generation_config(config: CheckpointConfig) -> dict[str, Any]:
     special, requested = config.special_tokens, config.generation
     # Their length counts the start token.
-    steps = requested.max_decoding_length or config.model.max_positions - 1
+    steps = requested.max_decoding_length or config.transformer.max_positions - 1
     values: dict[str, Any] = {
         **_ids(config),
         "max_length": steps + 1,
@@ -224,20 +224,22 @@ def _tokenizer_config(config: CheckpointConfig, vocabulary: Mapping[str, int]) -
         "unk_token": pieces[special.unk_id],
         "eos_token": pieces[special.eos_id],
         "pad_token": pieces[special.decoder_start_id],
-        "model_max_length": config.model.max_positions,
+        "model_max_length": config.transformer.max_positions,
         "separate_vocabs": not config.joint_vocabulary,
     }
 
 
 def _lost_in_ctranslate2(checkpoint: Checkpoint) -> Iterator[str]:
     """Say what CTranslate2's converter reads otherwise than transformers does."""
-    config = checkpoint.config.model
+    config = checkpoint.config.transformer
     if config.encoder_heads != config.decoder_heads:
         yield (
             f"CTranslate2's converter takes the encoder's {config.encoder_heads} heads for the decoder, "
             f"which has {config.decoder_heads}: translations will differ there"
         )
-    start = checkpoint.model.target_embedding.tokens.weight[checkpoint.config.special_tokens.decoder_start_id]
+    start = checkpoint.transformer.target_embedding.tokens.weight[
+        checkpoint.config.special_tokens.decoder_start_id
+    ]
     if config.norm == "post" and bool(start.any()):
         yield (
             "CTranslate2's converter expects MarianMT's start token to have a zero embedding, which it has "

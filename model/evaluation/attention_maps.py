@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from model.attention import Attend, merge_heads, split_heads
+from model.encoder_decoder import EncoderDecoder
+from model.recurrent.rnn import Rnn
 from model.transformer import Transformer
 
 
 @torch.no_grad()
-def cross_attention(model: Transformer, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+def cross_attention(model: EncoderDecoder, source_ids: Tensor, target_ids: Tensor) -> Tensor:
     """Compute the weights of attention from a known target to its source.
 
     Args:
@@ -20,9 +22,12 @@ def cross_attention(model: Transformer, source_ids: Tensor, target_ids: Tensor) 
 
     Returns:
         float [L, H, T, S] of all layers and heads; every row sums to 1. Row t is what was looked at when the
-        token after ``target_ids[t]`` was predicted.
+        token after ``target_ids[t]`` was predicted. An RNN has one layer of one head.
     """
     lengths = torch.tensor([source_ids.shape[1]], device=source_ids.device)
+    if isinstance(model, Rnn):
+        return model.attention_weights(source_ids, lengths, target_ids)[:, None]
+    assert isinstance(model, Transformer)
     memory = model.encode(source_ids, lengths)
     positions = torch.arange(target_ids.shape[1], device=target_ids.device)[None, :]
     x = model.target_embedding(target_ids, positions)

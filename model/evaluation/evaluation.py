@@ -10,8 +10,8 @@ from torch import Tensor
 
 from model.checkpoint import CheckpointError, SpecialTokens, load_checkpoint
 from model.data.batching import pad_rows
+from model.encoder_decoder import EncoderDecoder
 from model.tokenizer import Tokenizer
-from model.transformer import Transformer
 
 
 def checkpoint_translator(
@@ -36,7 +36,7 @@ def checkpoint_translator(
 
 @torch.inference_mode()
 def greedy_decode(
-    model: Transformer,
+    model: EncoderDecoder,
     source_ids: Tensor,
     source_lengths: Tensor,
     *,
@@ -84,7 +84,7 @@ def greedy_decode(
 
 
 def translate(
-    model: Transformer,
+    model: EncoderDecoder,
     tokenizer: Tokenizer,
     texts: Sequence[str],
     special: SpecialTokens,

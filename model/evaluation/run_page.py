@@ -10,12 +10,12 @@ import torch
 
 from model.checkpoint import SpecialTokens, load_model_tensors, read_tensors
 from model.data.directions import Translated
+from model.encoder_decoder import EncoderDecoder
 from model.evaluation.attention_maps import cross_attention
 from model.evaluation.evaluation import translate
 from model.evaluation.training_page import AttentionMap, write_page
 from model.recipe import Recipe
 from model.tokenizer import Tokenizer
-from model.transformer import Transformer
 
 _MAPS = 4
 _MOST_PIECES = 30
@@ -25,7 +25,7 @@ def write_run_page(
     run: Path,
     chosen: Path,
     recipe: Recipe,
-    model: Transformer,
+    model: EncoderDecoder,
     tokenizer: Tokenizer,
     special: SpecialTokens,
     samples: Sequence[Translated],
@@ -61,7 +61,7 @@ def write_run_page(
 
 
 def _maps(
-    model: Transformer, tokenizer: Tokenizer, special: SpecialTokens, samples: Sequence[Translated]
+    model: EncoderDecoder, tokenizer: Tokenizer, special: SpecialTokens, samples: Sequence[Translated]
 ) -> Iterator[AttentionMap]:
     device, shown = next(model.parameters()).device, 0
     source_pieces, target_pieces = tokenizer.source_pieces(), tokenizer.target_pieces()

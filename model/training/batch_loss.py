@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.data.batching import Batch
+from model.encoder_decoder import EncoderDecoder
 from model.training.loss import projected_cross_entropy
-from model.transformer import Transformer
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the products by a recipe's precision; fp32 needs none."""
@@ -29,7 +29,7 @@ class BatchLoss(nn.Module):
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         *,
         precision: Literal["fp32", "bf16", "fp16"],
         pad_id: int,

@@ -29,17 +29,17 @@ from model.checkpoint import (
     read_tensors,
     write_directory,
 )
-from model.config import TransformerConfig
+from model.config import AnyConfig
 from model.data.corpus import check_parallel
 from model.data.directions import directions_of
 from model.data.token_table import TokenTable
 from model.data.tokenization import has_files_of, is_tokenised, made_from, tokenise
+from model.encoder_decoder import EncoderDecoder
 from model.recipe import Recipe, RecipeError
 from model.tokenizer import Tokenizer
 from model.training.distributed import Processes, random_states, restore_random_state
 from model.training.optimizer import optimizer_tensors, restore_optimizer
 from model.training.transfer import check_architecture, shrunk_tensors
-from model.transformer import Transformer
 from model.vocabulary.provision import TOKENIZER_FILES, check_fit, copy_vocabulary, learn_vocabulary
 
 
@@ -136,7 +136,7 @@ class RunDirectory:
         return not (self.path / "target.spm").exists()
 
     def inherited_architecture(self) -> dict[str, Any]:
-        """Give the fields of TransformerConfig that ``[model]`` need not say: all with ``initialise_from``.
+        """Give the fields of the architecture that ``[model]`` need not say: all with ``initialise_from``.
 
         Raises:
             CheckpointError: the run's newest checkpoint is damaged.
@@ -240,7 +240,7 @@ class RunDirectory:
     def write_model(
         self,
         name: str,
-        model: Transformer,
+        model: EncoderDecoder,
         progress: Progress,
         metrics: Mapping[str, Any],
         extra: tuple[Mapping[str, Mapping[str, Tensor]], Mapping[str, str]] = ({}, {}),
@@ -281,7 +281,7 @@ class RunDirectory:
 
     def save(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
         progress: Progress,
@@ -316,7 +316,7 @@ class RunDirectory:
 
     def resume(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         tokenizer: Tokenizer,
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
@@ -349,9 +349,7 @@ class RunDirectory:
         restore_random_state(self._processes, state, self._recipe.training.seed + progress.update)
         return progress
 
-    def _first_tensors(
-        self, start: Checkpoint, config: TransformerConfig, tokenizer: Tokenizer
-    ) -> dict[str, Tensor]:
+    def _first_tensors(self, start: Checkpoint, config: AnyConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
         shrinks = self._recipe.training.shrink
         check_architecture(config, start, shrinks=shrinks)
         return shrunk_tensors(start, config, tokenizer) if shrinks else model_tensors(start.model)

@@ -16,8 +16,8 @@ import torch
 from pydantic import ValidationError
 from tqdm import tqdm
 
-from model.checkpoint import SpecialTokens, load_model_tensors
-from model.config import TransformerConfig
+from model.checkpoint import SpecialTokens, load_model_tensors, new_model
+from model.config import AnyConfig, RnnConfig, TransformerConfig, architecture_of
 from model.data.batching import Batch, take_share
 from model.data.corpus import read_parallel
 from model.data.dataset import TrainingSet
@@ -36,7 +36,6 @@ from model.training.run_directory import RunDirectory
 from model.training.run_log import RunLog
 from model.training.schedule import learning_rate_factor
 from model.training.validation import Validation
-from model.transformer import Transformer
 
 _FEW_UPDATES = 20
 """The pace is not known before: the first updates compile and warm up."""
@@ -119,7 +118,7 @@ class Trainer:
                 f"{recipe_file}: {self.validate.too_long:,} dev pairs have {self.config.max_positions} "
                 "tokens or more, the model's max_positions; remove them or raise it"
             )
-        self.model = Transformer(self.config).to(self.device)
+        self.model = new_model(self.config).to(self.device)
         try:
             freeze(self.model, training.freeze)
         except ValueError as error:
@@ -376,7 +375,7 @@ class Trainer:
 
 def build_config(
     recipe: Recipe, tokenizer: Tokenizer, origin: Path, *, joint: bool, inherited: Mapping[str, Any]
-) -> TransformerConfig:
+) -> AnyConfig:
     """Complete the recipe's [model] section with what it inherits, and with the vocabulary.
 
     Raises:
@@ -386,8 +385,14 @@ def build_config(
     values.setdefault("share_source_target_embeddings", joint)
     values["source_vocab_size"] = tokenizer.source_vocab_size
     values["target_vocab_size"] = tokenizer.target_vocab_size
+    kinds = {"transformer": TransformerConfig, "rnn": RnnConfig}
+    kind = architecture_of(values)
+    if kind not in kinds:
+        raise RecipeError(f"{origin}: [model]: architecture {kind} is unknown; there are {', '.join(kinds)}")
+    if kind == "transformer":
+        values.pop("architecture", None)
     try:
-        config = TransformerConfig(**values)
+        config: AnyConfig = kinds[kind](**values)
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f" {part}:" for part in first["loc"])

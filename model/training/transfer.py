@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from model.checkpoint import Checkpoint, CheckpointError, model_tensors
-from model.config import TransformerConfig
+from model.config import AnyConfig
 from model.tokenizer import UNKNOWN, Tokenizer
 
 _RESHAPED = {"encoder_layers", "decoder_layers", "source_vocab_size", "target_vocab_size"}
@@ -29,7 +29,7 @@ _TABLES = {
 }
 
 
-def check_architecture(config: TransformerConfig, start: Checkpoint, *, shrinks: bool) -> None:
+def check_architecture(config: AnyConfig, start: Checkpoint, *, shrinks: bool) -> None:
     """See that a model can start from another one's weights.
 
     Args:
@@ -56,7 +56,7 @@ def kept_layers(before: int, after: int) -> list[int]:
     return [int(layer) for layer in np.linspace(0, before - 1, after).round()]
 
 
-def shrunk_tensors(start: Checkpoint, config: TransformerConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
+def shrunk_tensors(start: Checkpoint, config: AnyConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
     """Make the weights of a smaller model from those of a larger one.
 
     Args:
@@ -67,7 +67,7 @@ def shrunk_tensors(start: Checkpoint, config: TransformerConfig, tokenizer: Toke
     Returns:
         The tensors of ``model_tensors`` by name.
     """
-    old = start.config.model
+    old = start.config.transformer
     kept = {
         "encoder": kept_layers(old.encoder_layers, config.encoder_layers),
         "decoder": kept_layers(old.decoder_layers, config.decoder_layers),
