@@ -47,7 +47,7 @@ from export.flags import (
     parse_widths,
 )
 from model import flags as training
-from model.commands import average, corpus, distill, reported_errors, train
+from model.commands import average, corpus, distill, prune, reported_errors, train
 from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
 from server.cli.commands import api_key, bench_http, generate, reload, serve, translate
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
@@ -99,6 +99,14 @@ app.command(
         "dragoman average runs/robust/best runs/names/best --weights 0.15,0.85 --out runs/final",
     ),
 )(average)
+_PRUNE = _examples(
+    "dragoman prune runs/en-de/best --keep 0.7 --source dev.en.gz --target dev.de.gz --out runs/en-de-small"
+)
+app.command(
+    rich_help_panel=TRAIN,
+    short_help="Make a smaller checkpoint: fewer heads and columns.",
+    epilog=_PRUNE,
+)(prune)
 app.command(
     rich_help_panel=TRAIN,
     short_help="Choose a teacher's translations for a student.",

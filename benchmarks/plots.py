@@ -23,7 +23,7 @@ def draw_offline(rows: dict[str, Any], models: Sequence[str], file: Path) -> Non
         models: to draw.
         file: PNG to write.
     """
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(2, len(models), figsize=(3.4 * len(models), 5.2), squeeze=False)
     for column, model in enumerate(models):
         for line, beam in enumerate((1, 4)):
@@ -49,7 +49,7 @@ def draw_offline(rows: dict[str, Any], models: Sequence[str], file: Path) -> Non
     axes[1][0].set_ylabel("tokens/s")
     axes[1][len(models) // 2].set_xlabel("sentences in one call")
     axes[0][0].legend(fontsize=8)
-    _save(figure, file)
+    save(figure, file)
 
 
 def draw_http(models: dict[str, Any], file: Path) -> None:
@@ -61,7 +61,7 @@ def draw_http(models: dict[str, Any], file: Path) -> None:
     """
     from matplotlib.ticker import LogLocator, NullLocator
 
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(len(models), 3, figsize=(10.2, 2.9 * len(models)), squeeze=False)
     for line, (model, found) in enumerate(models.items()):
         panels = (
@@ -91,7 +91,7 @@ def draw_http(models: dict[str, Any], file: Path) -> None:
             axis.grid(alpha=0.3)
         axes[line][1].set_title(model, fontsize=10)
     axes[0][0].legend(fontsize=8)
-    _save(figure, file)
+    save(figure, file)
 
 
 def curves(loads: dict[str, Any], kind: str, key: str) -> dict[str, list[tuple[float, float]]]:
@@ -120,7 +120,8 @@ def _find(rows: dict[str, Any], model: str, beam: int, count: int) -> dict[str, 
     return found
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Import matplotlib, without a screen."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -129,10 +130,11 @@ def _pyplot() -> Any:
     return plt
 
 
-def _save(figure: Any, file: Path) -> None:
+def save(figure: Any, file: Path) -> None:
+    """Write a figure and close it."""
     figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     # Without the program's name and version the file changes only if the figures do.
     figure.savefig(file, dpi=_DPI, metadata={"Software": None})
-    close: Callable[[Any], None] = _pyplot().close
+    close: Callable[[Any], None] = pyplot().close
     close(figure)

@@ -1,4 +1,4 @@
-"""`dragoman train`, `corpus`, `average`, `distill`: what they do. Imports nothing heavy, for `--help`."""
+"""What `dragoman train`, `corpus`, `average`, `prune`, `distill` do. Imports nothing heavy, for `--help`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -76,6 +76,23 @@ def average(
             raise ValueError(f"--weights {weights}: must be numbers with commas between: 0.15,0.85") from None
         average_checkpoints(checkpoints, out, shares)
     typer.echo(out)
+
+
+def prune(
+    checkpoint: flags.PrunedCheckpoint,
+    keep: flags.KeptShare,
+    source: flags.ImportanceSource,
+    target: flags.ImportanceTarget,
+    out: flags.PrunedPath,
+) -> None:
+    """Take out the attention heads and feed-forward columns that matter least, for a smaller checkpoint.
+
+    What matters is measured on text. Train on from the result (initialise_from in a recipe), then export it.
+    """
+    from model.pruning.prune import prune_checkpoint
+
+    with reported_errors("prune", OSError):
+        typer.echo(prune_checkpoint(checkpoint, out, keep, source, target).as_text())
 
 
 def distill(

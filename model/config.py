@@ -165,11 +165,6 @@ class RnnConfig(Architecture):
             )
         return self
 
-    @property
-    def unservable(self) -> str | None:
-        """Why it may not be trained; None, since it is for comparison and never served."""
-        return None
-
 
 def architecture_of(config: Any) -> str:
     """Name the architecture of a configuration or of its fields: transformer, unless it says another."""

@@ -32,6 +32,17 @@ AverageWeights = Annotated[
     typer.Option(help="How much each counts: 0.15,0.85.", show_default="all the same"),
 ]
 
+PrunedCheckpoint = Annotated[Path, typer.Argument(help="Checkpoint to make a smaller one of.")]
+KeptShare = Annotated[
+    float, typer.Option("--keep", help="Share of all parameters that stays, embeddings included: 0.7.")
+]
+ImportanceSource = Annotated[
+    list[Path],
+    typer.Option("--source", help="Text of the model's kind, plain or .gz; 512 sentences are read."),
+]
+ImportanceTarget = Annotated[list[Path], typer.Option("--target", help="Its translation, line by line.")]
+PrunedPath = Annotated[Path, typer.Option("--out", help="Directory of the new checkpoint.")]
+
 CorpusPlanFile = Annotated[
     Path, typer.Argument(metavar="PLAN", help="TOML file: languages, sources, held-out text, filters.")
 ]

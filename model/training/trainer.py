@@ -7,17 +7,15 @@ import itertools
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from tqdm import tqdm
 
 from model.checkpoint import SpecialTokens, load_model_tensors, new_model
-from model.config import AnyConfig, RnnConfig, TransformerConfig, architecture_of
 from model.data.batching import Batch, take_share
 from model.data.corpus import read_parallel
 from model.data.dataset import TrainingSet
@@ -26,12 +24,11 @@ from model.data.prefetch import prefetched
 from model.data.sampling import readings
 from model.evaluation.run_page import write_run_page
 from model.recipe import Recipe, RecipeError, load_recipe
-from model.tokenizer import Tokenizer
+from model.training.architecture import build_config
 from model.training.averaging import average_tensors
 from model.training.batch_loss import BatchLoss
 from model.training.distributed import LostProcessError, Processes
-from model.training.freezing import freeze
-from model.training.optimizer import build_optimizer
+from model.training.optimizer import build_optimizer, freeze
 from model.training.run_directory import RunDirectory
 from model.training.run_log import RunLog
 from model.training.schedule import learning_rate_factor
@@ -371,32 +368,3 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def build_config(
-    recipe: Recipe, tokenizer: Tokenizer, origin: Path, *, joint: bool, inherited: Mapping[str, Any]
-) -> AnyConfig:
-    """Complete the recipe's [model] section with what it inherits, and with the vocabulary.
-
-    Raises:
-        RecipeError: a setting is unknown or out of range, or the model could not be served.
-    """
-    values: dict[str, Any] = {**inherited, **(recipe.model.model_extra or {})}
-    values.setdefault("share_source_target_embeddings", joint)
-    values["source_vocab_size"] = tokenizer.source_vocab_size
-    values["target_vocab_size"] = tokenizer.target_vocab_size
-    kinds = {"transformer": TransformerConfig, "rnn": RnnConfig}
-    kind = architecture_of(values)
-    if kind not in kinds:
-        raise RecipeError(f"{origin}: [model]: architecture {kind} is unknown; there are {', '.join(kinds)}")
-    if kind == "transformer":
-        values.pop("architecture", None)
-    try:
-        config: AnyConfig = kinds[kind](**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f" {part}:" for part in first["loc"])
-        raise RecipeError(f"{origin}: [model]:{where} {first['msg']}") from None
-    if config.unservable:
-        raise RecipeError(f"{origin}: [model]: {config.unservable}")
-    return config
