@@ -192,6 +192,24 @@ class Augment(_Section):
         return self.aligns or any(shares)
 
 
+class Distillation(_Section):
+    """A teacher whose distribution over the next word is learned beside the text (Hinton et al., 2015).
+
+    Kim and Rush (2016, section 3.1) call it word-level distillation; their sequence-level one is
+    `dragoman distill`, and both go together.
+    """
+
+    teacher: Path = Field(description="checkpoint with the vocabulary of the run")
+    loss: Literal["cross_entropy", "logits"] = Field(
+        default="cross_entropy",
+        description="on the teacher's distribution, or squared error of logits (Ba and Caruana, 2014)",
+    )
+    weight: float = Field(default=0.5, gt=0, le=1, description="of the teacher; the rest is the text's")
+    temperature: float = Field(
+        default=1.0, gt=0, description="of both distributions; the loss is multiplied by its square"
+    )
+
+
 class Training(_Section):
     """Optimisation and bookkeeping."""
 
@@ -266,6 +284,7 @@ class Recipe(_Section):
     vocabulary: Vocabulary = Vocabulary()
     model: Model = Model()
     augment: Augment = Augment()
+    distillation: Distillation | None = None
     training: Training
 
     @model_validator(mode="after")
@@ -316,6 +335,9 @@ class Recipe(_Section):
         if self.vocabulary.path is not None:
             path = folder / self.vocabulary.path
             update["vocabulary"] = self.vocabulary.model_copy(update={"path": path})
+        if self.distillation is not None:
+            path = folder / self.distillation.teacher
+            update["distillation"] = self.distillation.model_copy(update={"teacher": path})
         first = self.training.initialise_from
         if first is not None:
             update["training"] = self.training.model_copy(update={"initialise_from": folder / first})

@@ -2,8 +2,8 @@
 
 The first-order estimate of Michel et al. (2019, "Are Sixteen Heads Really Better than One?", equation 2): a
 gate on every head's output has the importance |dL/d(gate)|, which is |output . dL/d(output)|, as a mean over
-sentences. A column of the feed-forward layer, the hidden unit between its two products, gets the same gate, so
-that heads and columns are measured in one unit: nats a sentence.
+sentences. A column of the feed-forward layer, the hidden unit between its two products, gets the same gate,
+so that heads and columns are measured in one unit: nats a sentence.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.data.batching import Batch
 from model.encoder_decoder import EncoderDecoder
-from model.training.loss import projected_cross_entropy
+from model.recipe import Distillation
+from model.training.loss import projected_cross_entropy, teacher_loss
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the products by a recipe's precision; fp32 needs none."""
@@ -25,6 +26,7 @@ class BatchLoss(nn.Module):
         precision: of the products.
         pad_id: padding of the targets, which costs nothing.
         compiled: run encoder and decoder through torch.compile (a C++ compiler is needed on a CPU).
+        taught: a teacher in eval mode, on the same device, and what is learned of it while training.
     """
 
     def __init__(
@@ -34,17 +36,22 @@ class BatchLoss(nn.Module):
         precision: Literal["fp32", "bf16", "fp16"],
         pad_id: int,
         compiled: bool = False,
+        taught: tuple[EncoderDecoder, Distillation] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self._dtype = AUTOCAST.get(precision)
         self._pad_id = pad_id
+        self._taught = taught  # in a tuple: no part of this module, neither trained nor shared
         # Lengths differ from batch to batch: one graph for all of them.
         self._encode = torch.compile(model.encode, dynamic=True) if compiled else model.encode
         self._decode = torch.compile(model.decode_hidden, dynamic=True) if compiled else model.decode_hidden
 
     def forward(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """Return the summed smoothed loss and the summed negative log-likelihood of a batch."""
+        """Return the summed loss and the summed negative log-likelihood of a batch.
+
+        The loss is the smoothed one, while training mixed with that of a teacher if there is one.
+        """
         projection = self.model.projection
         device = projection.weight.device
         # torch's fused attention for CPUs is slow in the backward pass on short sequences: 40 % of an update
@@ -57,6 +64,16 @@ class BatchLoss(nn.Module):
             hidden = self._decode(batch.target_in.to(device), memory, lengths)
             targets = batch.target_out.to(device)
             real = targets != self._pad_id
-            return projected_cross_entropy(
-                hidden[real].to(dtype), projection.weight, projection.bias, targets[real], smoothing
+            hidden = hidden[real].to(dtype)
+            loss, nll = projected_cross_entropy(
+                hidden, projection.weight, projection.bias, targets[real], smoothing
             )
+            if self._taught is None or not self.training:
+                return loss, nll
+            teacher, wanted = self._taught
+            with torch.no_grad():
+                logits = teacher(batch.source_ids.to(device), lengths, batch.target_in.to(device))[real]
+            distance = teacher_loss(
+                projection(hidden).float(), logits.float(), wanted.loss, wanted.temperature
+            )
+            return (1 - wanted.weight) * loss + wanted.weight * distance, nll

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy fused with the output projection.
+"""Label-smoothed cross-entropy fused with the output projection, and the losses of a teacher beside it.
 
 The logits of a batch ([tokens, V] float32) are by far its largest tensor. Here they exist one block at a
 time, small enough for the last-level cache, and their gradient is formed while they are there. Measured on
@@ -8,7 +8,7 @@ at a vocabulary of 4,000, and 2.1 times at 8,000.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -100,3 +100,27 @@ def projected_cross_entropy(
     """
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss, nll.detach()
+
+
+def teacher_loss(
+    logits: Tensor, taught: Tensor, kind: Literal["cross_entropy", "logits"], temperature: float = 1.0
+) -> Tensor:
+    """Sum over tokens how far a student is from its teacher.
+
+    ``cross_entropy``: -sum_w q(w) log p(w) of the softened distributions q and p, times the squared
+    temperature so that gradients keep their size (Hinton et al., 2015, equation 1 and section 2.1).
+    ``logits``: the mean over the vocabulary of (z - v)^2 (Ba and Caruana, 2014, equation 2), both centered,
+    since a constant added to all logits changes nothing.
+
+    Args:
+        logits: float32 [tokens, V], of the student.
+        taught: float32 [tokens, V], of the teacher; gets no gradient.
+        kind: of loss.
+        temperature: of the distributions.
+    """
+    if kind == "logits":
+        difference = logits - taught
+        return difference.var(dim=-1, correction=0).sum()
+    log_p = torch.log_softmax(logits / temperature, dim=-1)
+    q = torch.softmax(taught / temperature, dim=-1)
+    return -(q * log_p).sum() * temperature**2

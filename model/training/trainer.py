@@ -32,6 +32,7 @@ from model.training.optimizer import build_optimizer, freeze
 from model.training.run_directory import RunDirectory
 from model.training.run_log import RunLog
 from model.training.schedule import learning_rate_factor
+from model.training.transfer import load_teacher
 from model.training.validation import Validation
 
 _FEW_UPDATES = 20
@@ -132,6 +133,12 @@ class Trainer:
             precision=training.precision,
             pad_id=self.special.pad_id,
             compiled=training.compile,
+            taught=None
+            if self.recipe.distillation is None
+            else (
+                load_teacher(self.recipe.distillation.teacher, self.tokenizer, self.device),
+                self.recipe.distillation,
+            ),
         )
         with self.processes.watched():
             self._shared_loss = self.processes.wrap(self.batch_loss)

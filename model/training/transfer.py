@@ -1,4 +1,4 @@
-"""A smaller model out of a larger one: fewer layers, and a vocabulary of its own.
+"""What a model takes over from another: its weights in fewer layers, its vocabulary, or its judgement.
 
 Layers are taken at even distances, the first one always (Shleifer and Rush, 2020, "Pre-trained Summarization
 Distillation": shrink and fine-tune). A piece that both vocabularies have keeps its row; another begins as the
@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from model.checkpoint import Checkpoint, CheckpointError, model_tensors
+from model.checkpoint import Checkpoint, CheckpointError, load_checkpoint, model_tensors
 from model.config import AnyConfig
+from model.encoder_decoder import EncoderDecoder
 from model.tokenizer import UNKNOWN, Tokenizer
 
 _RESHAPED = {"encoder_layers", "decoder_layers", "source_vocab_size", "target_vocab_size"}
@@ -49,6 +51,23 @@ def check_architecture(config: AnyConfig, start: Checkpoint, *, shrinks: bool) -
     if wrong:
         what = "cannot be shrunk to this" if shrinks else "is another architecture"
         raise CheckpointError(f"training.initialise_from: {start.directory} {what}: {'; '.join(wrong)}")
+
+
+def load_teacher(directory: Path, tokenizer: Tokenizer, device: torch.device) -> EncoderDecoder:
+    """Read the checkpoint that a student learns from word by word; the model is in eval mode.
+
+    Raises:
+        CheckpointError: it is damaged or has another vocabulary: its words would not be the student's.
+    """
+    read = load_checkpoint(directory)
+    for side in ("source", "target"):
+        theirs, ours = (getattr(one, f"{side}_pieces")() for one in (read.tokenizer, tokenizer))
+        if theirs != ours:
+            raise CheckpointError(
+                f"distillation.teacher: {directory} has another {side} vocabulary; take it over with "
+                "vocabulary.path"
+            )
+    return read.model.to(device)
 
 
 def kept_layers(before: int, after: int) -> list[int]:
