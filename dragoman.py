@@ -91,22 +91,15 @@ app.command(
 )(train)
 _CORPUS = _examples("dragoman corpus recipes/broad-en-de.corpus.toml --out data/corpus-en-de")
 app.command(rich_help_panel=TRAIN, short_help="Make a corpus of several sources.", epilog=_CORPUS)(corpus)
-app.command(
-    rich_help_panel=TRAIN,
-    short_help="Average the weights of checkpoints.",
-    epilog=_examples(
-        "dragoman average runs/en-de/checkpoint-0004000 runs/en-de/checkpoint-0005000 --out runs/en-de-mean",
-        "dragoman average runs/robust/best runs/names/best --weights 0.15,0.85 --out runs/final",
-    ),
-)(average)
-_PRUNE = _examples(
-    "dragoman prune runs/en-de/best --keep 0.7 --source dev.en.gz --target dev.de.gz --out runs/en-de-small"
+_AVERAGE = _examples(
+    "dragoman average runs/en-de/checkpoint-0004000 runs/en-de/checkpoint-0005000 --out runs/en-de-mean",
+    "dragoman average runs/robust/best runs/names/best --weights 0.15,0.85 --out runs/final",
 )
-app.command(
-    rich_help_panel=TRAIN,
-    short_help="Make a smaller checkpoint: fewer heads and columns.",
-    epilog=_PRUNE,
-)(prune)
+app.command(rich_help_panel=TRAIN, short_help="Average the weights of checkpoints.", epilog=_AVERAGE)(average)
+_PRUNE = _examples(
+    "dragoman prune runs/en-de/best --keep 0.7 --source dev.en --target dev.de --out runs/small"
+)
+app.command(rich_help_panel=TRAIN, short_help="Make a smaller checkpoint.", epilog=_PRUNE)(prune)
 app.command(
     rich_help_panel=TRAIN,
     short_help="Choose a teacher's translations for a student.",

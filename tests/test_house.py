@@ -39,7 +39,6 @@ COMMANDS = (
     *("train", "corpus", "average", "prune", "distill", "evaluate", "export", "import", "shortlist"),
     *("measure", "serve", "reload", "api-key", "bench-http", "translate", "generate", "pull"),
 )
-)
 
 
 def sources(root: Path, *trees: str) -> list[Path]:
