@@ -39,12 +39,14 @@ class Draft:
         finish_reason: why the best one ended.
         rung: of the ladder for spans, 0 for the first.
         mended: alarms of clauses that another try took away.
+        withdrawn: alarms that another try has shown to be none.
     """
 
     hypotheses: tuple[Hypothesis, ...]
     finish_reason: FinishReason
     rung: int = 0
     mended: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
 
 
 def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from export.lexicon import Lexicon, coverage
 from model.tokenizer import Tokenizer
@@ -13,9 +14,10 @@ from server.service.text.protection.masks import DEFAULT_MASKS
 from server.service.text.reading.clauses import clause_borders
 from server.service.text.segment import Segment, Span, Target
 from server.service.text.truecasing import Truecaser
-from server.service.text.vocabulary import Vocabulary
+from server.service.text.vocabulary import Vocabulary, without_accents
 
 _MASK = "PH1"
+_WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)")
 _LONGEST_ABBREVIATION = 6
 _TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU"))
@@ -28,6 +30,9 @@ _MOST_NAMES = 3
 _MANY_PIECES = 4
 _TRANSLATED = (-2.5, -1.0)
 """Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
+_ALIKE = 0.85
+"""Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
+_LESS_COVERED = 0.04
 _AROUND = 8
 """Tokens left for what stands around a text."""
 
@@ -104,7 +109,7 @@ class ModelText:
         """Find names and abbreviations that a translation has not.
 
         A name is a word with a capital within a sentence that the model can only spell; one that the lexical
-        tables translate (`Vienna` to `Wien`) is no loss.
+        tables translate (`Vienna` to `Wien`) is no loss, nor is one in a form that looks much like it.
 
         Args:
             segment: a sentence.
@@ -115,10 +120,11 @@ class ModelText:
             return []
         found = []
         said = set(_NAME.findall(target.text))
+        plain = [without_accents(word) for word in _WORD.findall(target.text.lower())]
         cased, _ = self.restored(segment.text)
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
-            name = match[0]
+            name = match[0].removesuffix("'s")
             pieces = self.vocabulary.count_pieces(name)
             is_short = (
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
@@ -128,7 +134,8 @@ class ModelText:
                 continue
             if (
                 name in said
-                or cased[start:end] != name
+                or cased[start : start + len(name)] != name
+                or (not is_short and get_close_matches(without_accents(name.lower()), plain, 1, _ALIKE))
                 or any(span.start < end and start < span.end for span in segment.spans)
             ):
                 continue
@@ -139,11 +146,21 @@ class ModelText:
                 found.append(Span(start, end))
         return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
 
-    def _coverage_of(self, name: str, text: str) -> float:
-        assert self._lexicon is not None
-        ids = self._tokenizer.encode(name)
+    def accounts_worse(self, source: str, new: str, old: str) -> bool:
+        """Tell whether the lexical tables say that a translation accounts for its source worse than another.
+
+        Args:
+            source: a sentence.
+            new: its translation.
+            old: the other one.
+        """
+        return self._coverage_of(source, new) < self._coverage_of(source, old) - _LESS_COVERED
+
+    def _coverage_of(self, source: str, text: str) -> float:
+        if self._lexicon is None:
+            return 0.0
         (target,) = self.target_ids([text])
-        return coverage(self._lexicon, ids, target)
+        return coverage(self._lexicon, self._tokenizer.encode(source), target)
 
     def decoded(self, ids: Sequence[int]) -> str:
         """Turn target ids into text."""

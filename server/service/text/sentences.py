@@ -138,6 +138,7 @@ class SentenceTranslator:
         fired = dict.fromkeys((*draft.hypotheses[0].alarms, *draft.mended))
         if way.guard == "mend" and draft.hypotheses[0].alarms:
             draft = yield from self._mended(segment, way, begin, draft)
+            fired = {reason: None for reason in fired if reason not in draft.withdrawn}
         left = draft.hypotheses[0].alarms
         guards = [(reason, "kept" if reason in left else "mended") for reason in fired]
         aligner: Aligner = self._model.aligner
@@ -279,32 +280,38 @@ class SentenceTranslator:
             best = draft.hypotheses[0]
             if not best.alarms:
                 break
-            tried = yield from self._mend(segment, way, begin, best)
+            tried = yield from self._mend(segment, way, begin, draft)
             if not is_better(tried.hypotheses[0], best):
                 break
-            draft = tried
+            draft = replace(tried, withdrawn=(*draft.withdrawn, *tried.withdrawn))
         best = draft.hypotheses[0]
         if "loop" in best.alarms:
             short = replace(best, target=map_text(best.target, without_loops))
             draft = replace(draft, hypotheses=(short, *draft.hypotheses[1:]))
         return draft
 
-    def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], best: Hypothesis) -> Job[Draft]:
+    def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: Draft) -> Job[Draft]:
         """Try once more, in the way that helps against the most serious alarm."""
+        best = draft.hypotheses[0]
         reason = best.alarms[0]
         if reason == "numbers" and (numbers := find_numbers(segment)):
             spans = sorted([*segment.spans, *numbers], key=lambda span: span.start)
-            draft = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
-            return without_spans(draft, segment)
+            tried = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
+            return without_spans(tried, segment)
         if reason == "marks":
             tagged = pairs_to_tags(replace(segment, tags=()))
             if tagged.tags:
-                draft = yield from self._draft(tagged, way, begin)
-                return self._with_marks(tagged, draft, way)
+                tried = yield from self._draft(tagged, way, begin)
+                return self._with_marks(tagged, tried, way)
         if reason == "names" and (names := self._model.lost_names(segment, best.target, way.source)):
             spans = sorted([*segment.spans, *names], key=lambda span: span.start)
-            draft = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
-            return without_spans(draft, segment)
+            tried = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
+            if self._model.accounts_worse(segment.text, tried.hypotheses[0].target.text, best.target.text):
+                # The name was translated: `Noël` to `Christmas`.
+                left = tuple(alarm for alarm in best.alarms if alarm != reason)
+                same = (replace(best, alarms=left), *draft.hypotheses[1:])
+                return replace(draft, hypotheses=same, withdrawn=(reason,))
+            return without_spans(tried, segment)
         words = len(_WORD.findall(segment.text))
         if words >= _MIN_WORDS_TO_CUT and reason not in ("numbers", "names", "marks"):
             length = len(self._model.source_ids(segment.text))

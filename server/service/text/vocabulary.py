@@ -144,10 +144,14 @@ class Vocabulary:
             return _AND.get(language)
         new = _INSTEAD.get(character)
         if new is None:
-            plain = unicodedata.normalize("NFKD", character)
-            plain = "".join(one for one in plain if not unicodedata.combining(one))
+            plain = without_accents(character)
             new = plain if plain != character and not plain.isspace() else None
         return new if new is not None and all(map(self.knows, new)) else None
+
+
+def without_accents(text: str) -> str:
+    """Take the accents off letters, and make ligatures and the like plain letters (NFKD)."""
+    return "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
 
 
 def _is_within_word(text: str, position: int) -> bool:

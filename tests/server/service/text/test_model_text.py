@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from export.bundle import load_manifest
+from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer
 from server.service.text.model_text import Measured, ModelText
 from server.service.text.segment import Segment, Span, Target
@@ -30,6 +32,9 @@ def lost(
         ("He works for NATO and UNESCO now.", "Er arbeitet jetzt für alle.", ["NATO", "UNESCO"]),
         ("The EU summit was long.", "Der Gipfel war lang.", ["EU"]),
         ("I read Jean-Baptiste Poquelin today.", "Ich las heute.", ["Jean-Baptiste", "Poquelin"]),
+        ("They went to Constantinople.", "Sie gingen nach Constantinopel.", []),
+        ("These are Kowalski's cats.", "Das sind die Katzen von Kowalski.", []),
+        ("The EU summit was long.", "Der eu Gipfel.", ["EU"]),
     ],
 )
 def test_names_that_a_translation_has_not(
@@ -53,6 +58,17 @@ def test_names_that_a_translation_has_not(
 )
 def test_a_capital_alone_makes_no_name(model: ModelText, source: str, language: str) -> None:
     assert lost(model, source, "Ganz etwas anderes.", language) == []
+
+
+def test_what_accounts_worse_for_its_source_is_told(repository: Path) -> None:
+    bundle = repository / "bundles/fr-en"
+    tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    lexicon = Lexicon.load(bundle / "lexicon.npz", *sizes)
+    french = ModelText(tokenizer, 128, measured=Measured(lexicon=lexicon))
+    assert french.accounts_worse("Tom déteste Noël.", "Tom hates Noël.", "Tom hates Christmas.")
+    assert not french.accounts_worse("Tom déteste Noël.", "Tom hates Christmas.", "Tom hates Noël.")
+    assert not ModelText(tokenizer, 128).accounts_worse("Tom déteste Noël.", "Tom.", "Tom hates Christmas.")
 
 
 def test_a_protected_name_is_not_lost(model: ModelText) -> None:

@@ -4,12 +4,15 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from export.bundle import Framing
+from export.bundle import Framing, load_manifest
+from export.lexicon import Lexicon
+from model.tokenizer import Tokenizer
 from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 from server.service.text.jobs import Job, ModelInput, T, together
 from server.service.text.model_text import Measured, ModelText
@@ -296,6 +299,23 @@ def test_a_lost_number_is_protected() -> None:
     found = model.translate("she has 17 dogs")
     assert found.texts == ("SHEEN HASEN 17 DOGSEN",)
     assert found.guards == (("numbers", "mended"),)
+
+
+def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
+    bundle = repository / "bundles/fr-en"
+    tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))
+    lexicon = Lexicon.load(bundle / "lexicon.npz", tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    translator = SentenceTranslator(ModelText(tokenizer, 128, None, Measured(lexicon=lexicon)))
+    job = translator.translate(Segment("Tom déteste Noël."), Way("fr", "en"))
+    asked = next(job)
+    with pytest.raises(StopIteration) as ended:
+        for answer in ("Tom hates Christmas.", "Tom hates PH1."):  # the second one keeps the mask of `Noël`
+            (ids,) = tokenizer.encode_target_batch([answer])
+            hypothesis = Hypothesis(tuple(ids), -0.5)
+            result = SequenceResult((hypothesis,), "eos", len(asked[0].ids), len(ids), 0.0, 0.0, 0.0)
+            asked = job.send([result])
+    assert ended.value.value.texts == ("Tom hates Christmas.",)
+    assert ended.value.value.guards == ()
 
 
 def test_lost_quotes_come_back() -> None:

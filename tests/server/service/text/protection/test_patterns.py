@@ -129,8 +129,10 @@ def test_spans_are_disjoint_ascending_and_never_empty(text: str, protect: bool) 
         assert not text[span.end : span.end + 1].isalnum()
 
 
-def test_a_number_takes_no_percent_sign_of_a_placeholder() -> None:
+def test_a_number_takes_no_sign_of_a_placeholder() -> None:
     assert found("Take 1.234.567,50 %(user)s or 20 %{key}, Tom.") == ["1.234.567,50", "%(user)s", "%{key}"]
+    assert found("Call +44 20 7946 0812 $t(menu.open) now.") == ["+44 20 7946 0812", "$t(menu.open)"]
+    assert found("It was 12,345.67 ${total} then.") == ["12,345.67", "${total}"]
 
 
 def test_what_the_client_names_is_found_as_a_word() -> None:
