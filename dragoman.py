@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -146,7 +146,8 @@ def evaluate(
         evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
         translate = _translator(model, beam_size, length_penalty, direction)
         baseline = None if against is None else _translator(against, beam_size, length_penalty, direction)
-        found = evaluation.report(translate, baseline, robustness=robustness)
+        damaged = _robustness_systems(model, translate, beam_size, length_penalty, direction)
+        found = evaluation.report(translate, baseline, robustness=damaged if robustness else None)
         result = {"model": str(model), "beam_size": beam_size, **found}
         if against is not None:
             result["against"] = {"model": str(against), **found["against"]}
@@ -180,6 +181,30 @@ def _translator(
     if beam_size > 1:
         raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
     return checkpoint_translator(model, direction)
+
+
+def _robustness_systems(
+    model: Path,
+    translate: Callable[[Sequence[str]], list[str]],
+    beam_size: int,
+    length_penalty: float,
+    direction: str | None,
+) -> dict[str, Callable[[Sequence[str]], list[str]]]:
+    """Give what is fed damaged sources: a checkpoint, or a bundle's model alone and as it is served."""
+    if not (model / "manifest.json").exists():
+        return {"robustness": translate}
+    from server.service.translation.file_translation import translate_lines
+    from server.service.translation.model_alone import translate_alone
+
+    options: dict[str, Any] = {
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "direction": direction,
+    }
+    return {
+        "robustness": lambda lines: translate_alone(model, lines, **options),
+        "robustness_served": lambda lines: translate_lines(model, lines, guard="mend", **options),
+    }
 
 
 @app.command(

@@ -82,6 +82,10 @@ Against = Annotated[
     Path | None, typer.Option(help="Another checkpoint or bundle: is the difference significant?")
 ]
 Robustness = Annotated[
-    bool, typer.Option("--robustness", help="Also with typos, other case and no punctuation.")
+    bool,
+    typer.Option(
+        "--robustness",
+        help="Also with damaged sources (typos, case, spaces and more), a bundle also as it is served.",
+    ),
 ]
 Page = Annotated[Path | None, typer.Option(help="Also write a page with plots: an HTML file.")]

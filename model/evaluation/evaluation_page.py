@@ -10,6 +10,11 @@ from matplotlib.figure import Figure
 
 from model.evaluation import page
 
+_ROBUSTNESS = {
+    "robustness": "With damaged sources",
+    "robustness_served": "With damaged sources, as the server answers",
+}
+_FEW_LABELS = 8
 _SCORES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
@@ -35,9 +40,10 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
     yield page.heading("By words of the source")
     labels = [f"{bucket['words']}\n({bucket['sentences']:,})" for bucket in buckets]
     yield page.plots(_bars(_SCORES[key], labels, [one[key] for one in buckets]) for key in ("bleu", "chrf"))
-    if "robustness" in report:
-        yield page.heading("With damaged sources")
-        yield from _robustness(report, report["robustness"])
+    for key, title in _ROBUSTNESS.items():
+        if key in report:
+            yield page.heading(title)
+            yield from _robustness(report[key])
     if "against" in report:
         yield page.heading(f"Against {report['against']['model']}")
         yield from _comparison(report["against"])
@@ -53,18 +59,26 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
         yield "<br>"
 
 
-def _robustness(report: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    kinds = ["as it is", *found]
+def _robustness(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield page.plots(
-        _bars(_SCORES[key], kinds, [report[key], *(one[key] for one in found.values())])
-        for key in ("bleu", "chrf")
+        _bars(title, list(found), [one[key] for one in found.values()], shown)
+        for key, title, shown in (
+            ("ratio", "chrF by that without damage", "%.2f"),
+            ("consistency", "chrF of the translations against those without", "%.0f"),
+        )
     )
-    numbers = ("bleu", "bleu_lost", "chrf", "chrf_lost")
+    numbers = ("bleu", "bleu_lost", "chrf", "chrf_lost", "consistency")
     rows = [
-        (kind, *(f"{one[key]:.2f}" for key in numbers), f"{one['changed_sentences']:,}")
+        (
+            kind,
+            *(f"{one[key]:.2f}" for key in numbers),
+            f"{one['ratio']:.3f}",
+            f"{one['changed_sentences']:,}",
+        )
         for kind, one in found.items()
     ]
-    yield page.table([("", "BLEU", "lost", "chrF", "lost", "sentences changed"), *rows])
+    head = ("", "BLEU", "lost", "chrF", "lost", "consistency", "ratio", "sentences changed")
+    yield page.table([head, *rows])
 
 
 def _comparison(found: Mapping[str, Any]) -> Iterator[str]:
@@ -82,12 +96,15 @@ def _between(interval: Sequence[float]) -> str:
     return f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
-def _bars(title: str, labels: Sequence[str], values: Sequence[float]) -> str:
+def _bars(title: str, labels: Sequence[str], values: Sequence[float], shown: str = "%.1f") -> str:
     figure = Figure(figsize=(5.2, 3.0), layout="constrained")
     axes = figure.add_subplot()
     axes.margins(y=0.12)
-    axes.bar_label(axes.bar(range(len(values)), values, width=0.6), fmt="%.1f", fontsize=8)
-    axes.set_xticks(range(len(labels)), [page.plain(label) for label in labels], fontsize=8)
+    axes.bar_label(axes.bar(range(len(values)), values, width=0.6), fmt=shown, fontsize=8)
+    many = len(labels) > _FEW_LABELS
+    axes.set_xticks(
+        range(len(labels)), [page.plain(label) for label in labels], fontsize=8, rotation=90 if many else 0
+    )
     axes.set_title(title, fontsize=10)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3, axis="y")

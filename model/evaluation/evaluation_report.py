@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,26 +12,14 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from model.augmentation.noise import in_capitals, in_lower_case, mistyped, without_punctuation
 from model.data.corpus import ParallelText
+from model.evaluation.robustness import Translate, robustness
 from model.evaluation.scoring import joined, score
-
-Translate = Callable[[Sequence[str]], list[str]]
 
 _LENGTHS = (5, 10, 15, 25, 50)
 """Longest source of each bucket, in words; a last one holds what is longer."""
 
 _WEAKEST = 10
-
-_NOISE: dict[str, Callable[[str, np.random.Generator], str]] = {
-    "typos": mistyped,
-    "lower case": lambda text, rng: in_lower_case(text),
-    "capitals": lambda text, rng: in_capitals(text),
-    "no punctuation": lambda text, rng: without_punctuation(text),
-}
-
-_CASELESS = {"capitals"}
-"""Scored without case: a translation in capitals is as right as one without."""
 
 
 class Evaluation:
@@ -50,23 +38,29 @@ class Evaluation:
         self._references = self._joined(text.targets)
 
     def report(
-        self, translate: Translate, baseline: Translate | None = None, *, robustness: bool = False
+        self,
+        translate: Translate,
+        baseline: Translate | None = None,
+        *,
+        robustness: Mapping[str, Translate] | None = None,
     ) -> dict[str, Any]:
         """Translate the test set and tell everything that is asked for.
 
         Args:
             translate: the system in question.
             baseline: one to compare it with, if there is one.
-            robustness: translate damaged sources, too.
+            robustness: systems to give damaged sources, by the keys of the report; the same one as
+                `translate` translates the sources no second time.
 
         Returns:
             JSON values: what ``scores`` gives, the ten translations furthest from their references as
-            ``weakest``, and what ``robustness`` and ``comparison`` give under ``robustness`` and ``against``.
+            ``weakest``, what ``robustness`` gives under its keys, and ``comparison`` under ``against``.
         """
         lines = self.translations(translate)
         found = {**self.scores(lines), "weakest": self._weakest(lines)}
-        if robustness:
-            found["robustness"] = self.robustness(translate, lines)
+        for key, system in (robustness or {}).items():
+            clean = lines if system is translate else self.translations(system)
+            found[key] = self.robustness(system, clean)
         if baseline is not None:
             found["against"] = self.comparison(lines, self.translations(baseline))
         return found
@@ -125,26 +119,16 @@ class Evaluation:
             seed: of the damage.
 
         Returns:
-            For each kind of noise BLEU, chrF and how much less they are than without.
+            As ``robustness.robustness``.
         """
-        report = {}
-        for kind, damage in _NOISE.items():
-            rng = np.random.default_rng(seed)
-            noisy = [damage(source, rng) for source in self._sources]
-            fold = str.lower if kind in _CASELESS else str
-            references = list(map(fold, self._references))
-            before, after = (
-                score(list(map(fold, lines)), references, tokenize=self._tokenize)
-                for lines in (clean, self._joined(translate(noisy)))
-            )
-            report[kind] = {
-                "changed_sentences": sum(a != b for a, b in zip(noisy, self._sources, strict=True)),
-                "bleu": after.bleu,
-                "chrf": after.chrf,
-                "bleu_lost": round(before.bleu - after.bleu, 2),
-                "chrf_lost": round(before.chrf - after.chrf, 2),
-            }
-        return report
+        return robustness(
+            lambda lines: self._joined(translate(lines)),
+            self._sources,
+            self._references,
+            clean,
+            tokenize=self._tokenize,
+            seed=seed,
+        )
 
     def comparison(
         self, ours: Sequence[str], theirs: Sequence[str], *, samples: int = 1000, seed: int = 12345

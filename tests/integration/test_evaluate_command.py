@@ -61,11 +61,26 @@ def test_noise_costs_something_and_is_the_same_every_time(
     reports: Any = [evaluate(tiny_checkpoint, text, "--robustness") for _ in range(2)]
     assert reports[0] == reports[1]
     found = reports[0]["robustness"]
-    assert list(found) == ["typos", "lower case", "capitals", "no punctuation"]
+    assert {"typos", "capitals", "lost spaces", "no-break spaces", "misread", "hasty"} <= set(found)
+    assert "lower case" not in found  # it changes no sentence
+    assert "robustness_served" not in reports[0]
     assert found["capitals"]["changed_sentences"] == 60
     assert found["capitals"]["bleu_lost"] > 10  # it has never seen a capital
-    for kind in found.values():
-        assert kind["bleu"] + kind["bleu_lost"] == pytest.approx(reports[0]["bleu"])
+    for name, kind in found.items():
+        if name != "capitals":
+            assert kind["bleu"] + kind["bleu_lost"] == pytest.approx(reports[0]["bleu"])
+        assert 0 < kind["ratio"] < 1.2
+        assert 0 < kind["consistency"] <= 100
+        assert 0 < kind["changed_sentences"] <= 60
+    assert found["typos"]["ratio"] < 1
+
+
+def test_the_text_layer_undoes_what_no_reader_sees(tiny_bundle: Path, text: tuple[Path, Path]) -> None:
+    report: Any = evaluate(tiny_bundle, text, "--robustness")
+    assert report["robustness"]["look-alikes"]["consistency"] < 100
+    for kind in ("look-alikes", "zero width", "no-break spaces"):
+        assert report["robustness_served"][kind]["consistency"] == 100
+        assert report["robustness_served"][kind]["ratio"] == 1
 
 
 def test_another_system_is_compared_by_resampling(
@@ -107,6 +122,7 @@ def test_a_page_shows_what_the_numbers_say(
         assert report[f"{key}_signature"] in shown
     for kind, found in report["robustness"].items():
         assert f"<tr><th>{kind}<td>{found['bleu']:.2f}<td>{found['bleu_lost']:.2f}" in shown
+        assert f"<td>{found['ratio']:.3f}<td>{found['changed_sentences']:,}" in shown
     assert report["against"]["bleu"]["signature"] in shown
     assert len(report["weakest"]) == 10
     chrf = [weak["chrf"] for weak in report["weakest"]]

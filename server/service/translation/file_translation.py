@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from export.bundle import Manifest
 from server.engine.observer import NullObserver
@@ -74,8 +75,9 @@ def translate_lines(
     length_penalty: float = 1.0,
     split: bool = True,
     direction: str | None = None,
+    guard: Literal["off", "mend"] = "off",
 ) -> list[str]:
-    """Translate lines with a bundle that is loaded for them alone, in the model's own words.
+    """Translate lines with a bundle that is loaded for them alone.
 
     Args:
         bundle: directory of the bundle.
@@ -84,6 +86,7 @@ def translate_lines(
         length_penalty: exponent of the length in a score.
         split: whether a line of several sentences is translated sentence by sentence.
         direction: ``en-fr``, of a bundle that has several; its first unless given.
+        guard: `off` for the model's own words, `mend` for what the server answers.
 
     Returns:
         One translation for each line.
@@ -99,8 +102,8 @@ def translate_lines(
         requested = RequestedOptions(beam_size=beam_size, length_penalty=length_penalty)
         limits = request_limits(settings, model.manifest)
         check_options(requested, limits)
-        source, target = _named(model.manifest, direction)
-        options = LineOptions(split=split, source=source, target=target, text=TextOptions(guard="off"))
+        source, target = named_direction(model.manifest, direction)
+        options = LineOptions(split=split, source=source, target=target, text=TextOptions(guard=guard))
         translator = LineTranslator(model, limits, requested, options)
         arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
         return [line.text.removesuffix("\n") for line in translator.run(arrived)]
@@ -320,7 +323,16 @@ class LineTranslator:
             return
 
 
-def _named(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
+def named_direction(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
+    """Read the name of a direction of a bundle.
+
+    Args:
+        manifest: of the bundle.
+        name: ``en-fr``; None leaves both languages open.
+
+    Raises:
+        UnsupportedLanguageError: the bundle has no such direction.
+    """
     if name is None:
         return None, None
     known = {f"{source}-{target}": (source, target) for source, target in manifest.pairs}
