@@ -3,12 +3,11 @@
 Every command imports what it needs in its own body: `dragoman serve` never loads torch, `--help` is quick.
 """
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -46,8 +45,16 @@ from export.flags import (
     parse_multi_step_widths,
     parse_widths,
 )
-from model import flags as training
-from model.commands import average, corpus, distill, prune, reported_errors, train
+from model.commands import (
+    BundleSystems,
+    average,
+    corpus,
+    distill,
+    evaluate_command,
+    prune,
+    reported_errors,
+    train,
+)
 from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
 from server.cli.commands import api_key, bench_http, generate, reload, serve, translate
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
@@ -110,52 +117,6 @@ app.command(
 )(distill)
 
 
-@app.command(
-    rich_help_panel=MEASURE,
-    short_help="Score a checkpoint or a bundle.",
-    epilog=_examples(
-        "dragoman evaluate bundles/en-de --source test.en.gz --reference test.de.gz --beam-size 4",
-        "dragoman evaluate runs/tatoeba-en-de/best --source test.en --reference test.de",
-        "dragoman evaluate bundles/new --against bundles/old --robustness --page evaluation.html \\",
-        "    --source test.en.gz --reference test.de.gz",
-    ),
-)
-def evaluate(
-    model: training.Model,
-    source: training.Source,
-    reference: training.Reference,
-    beam_size: training.BeamSize = 1,
-    length_penalty: training.LengthPenalty = 1.0,
-    tokenize: training.Tokenize = "13a",
-    join_bpe: training.JoinBpe = False,
-    against: training.Against = None,
-    robustness: training.Robustness = False,
-    page: training.Page = None,
-    direction: training.EvaluatedDirection = None,
-) -> None:
-    """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
-    from model.data.corpus import read_parallel
-    from model.evaluation.evaluation_page import write_evaluation_page
-    from model.evaluation.evaluation_report import Evaluation
-    from model.evaluation.scoring import check_tokenizer
-    from server.errors import DragomanError
-    from server.service.translation.file_translation import LineError
-
-    with reported_errors("evaluate", DragomanError, LineError, OSError), _refused_bundles("evaluate"):
-        check_tokenizer(tokenize)
-        evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
-        translate = _translator(model, beam_size, length_penalty, direction)
-        baseline = None if against is None else _translator(against, beam_size, length_penalty, direction)
-        damaged = _robustness_systems(model, translate, beam_size, length_penalty, direction)
-        found = evaluation.report(translate, baseline, robustness=damaged if robustness else None)
-        result = {"model": str(model), "beam_size": beam_size, **found}
-        if against is not None:
-            result["against"] = {"model": str(against), **found["against"]}
-        if page is not None:
-            write_evaluation_page(page, result)
-    typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
-
-
 @contextmanager
 def _refused_bundles(command: str) -> Iterator[None]:
     from export.bundle import BundleError
@@ -166,45 +127,34 @@ def _refused_bundles(command: str) -> Iterator[None]:
         raise typer.Exit(fail(command, EXIT_BAD_BUNDLE, str(error))) from None
 
 
-def _translator(
-    model: Path, beam_size: int, length_penalty: float, direction: str | None
-) -> Callable[[Sequence[str]], list[str]]:
-    """Load a checkpoint, or take a bundle, and return what translates lines with it."""
-    if (model / "manifest.json").exists():
-        from server.service.translation.file_translation import translate_lines
+@contextmanager
+def _evaluation_errors() -> Iterator[None]:
+    from server.errors import DragomanError
+    from server.service.translation.file_translation import LineError
 
-        return lambda lines: translate_lines(
-            model, lines, beam_size=beam_size, length_penalty=length_penalty, split=False, direction=direction
-        )
-    from model.evaluation.evaluation import checkpoint_translator
-
-    if beam_size > 1:
-        raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
-    return checkpoint_translator(model, direction)
+    with reported_errors("evaluate", DragomanError, LineError, OSError), _refused_bundles("evaluate"):
+        yield
 
 
-def _robustness_systems(
-    model: Path,
-    translate: Callable[[Sequence[str]], list[str]],
-    beam_size: int,
-    length_penalty: float,
-    direction: str | None,
-) -> dict[str, Callable[[Sequence[str]], list[str]]]:
-    """Give what is fed damaged sources: a checkpoint, or a bundle's model alone and as it is served."""
-    if not (model / "manifest.json").exists():
-        return {"robustness": translate}
-    from server.service.translation.file_translation import translate_lines
-    from server.service.translation.model_alone import translate_alone
+def _bundle_systems(
+    bundle: Path, beam_size: int, length_penalty: float, direction: str | None
+) -> BundleSystems:
+    from server.service.translation.bundle_systems import bundle_systems
 
-    options: dict[str, Any] = {
-        "beam_size": beam_size,
-        "length_penalty": length_penalty,
-        "direction": direction,
-    }
-    return {
-        "robustness": lambda lines: translate_alone(model, lines, **options),
-        "robustness_served": lambda lines: translate_lines(model, lines, guard="mend", **options),
-    }
+    return bundle_systems(bundle, beam_size, length_penalty, direction)
+
+
+app.command(
+    rich_help_panel=MEASURE,
+    short_help="Score a checkpoint or a bundle.",
+    epilog=_examples(
+        "dragoman evaluate bundles/en-de --source test.en.gz --reference test.de.gz --beam-size 4",
+        "dragoman evaluate runs/tatoeba-en-de/best --source test.en --reference test.de",
+        "dragoman evaluate bundles/new --against bundles/old --robustness --page evaluation.html \\",
+        "    --source test.en.gz --reference test.de.gz",
+        "dragoman evaluate bundles/en-de --fairness downloads",
+    ),
+)(evaluate_command(_bundle_systems, _evaluation_errors))
 
 
 @app.command(

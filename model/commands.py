@@ -1,8 +1,11 @@
 """What `dragoman train`, `corpus`, `average`, `prune`, `distill` do. Imports nothing heavy, for `--help`."""
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, Protocol
 
 import typer
 
@@ -121,3 +124,139 @@ def distill(
             chosen = choose(n_best, reference, metric)
         for line in tqdm(chosen, desc="choosing", unit="line", unit_scale=True, disable=None):
             typer.echo(line)
+
+
+Translate = Callable[[Sequence[str]], list[str]]
+
+
+class BundleSystems(Protocol):
+    """What translates with a bundle."""
+
+    @property
+    def own_words(self) -> Translate:
+        """In the model's own words."""
+        ...
+
+    @property
+    def served(self) -> Translate:
+        """As the server answers."""
+        ...
+
+    @property
+    def alone(self) -> Translate:
+        """With the model alone."""
+        ...
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Source and target language."""
+        ...
+
+    @property
+    def links(self) -> Callable[[Sequence[str], Sequence[str]], list[tuple[int, int]]]:
+        """Word alignment."""
+        ...
+
+
+def evaluate_command(
+    systems: Callable[[Path, int, float, str | None], BundleSystems],
+    errors: Callable[[], AbstractContextManager[None]],
+) -> Callable[..., None]:
+    """Make the command.
+
+    Args:
+        systems: of a bundle, by its directory, the beam size, the length penalty and the direction.
+        errors: turns what a user can put right into an exit code.
+    """
+
+    def evaluate(
+        model: flags.Model,
+        source: flags.Source = None,
+        reference: flags.Reference = None,
+        beam_size: flags.BeamSize = 1,
+        length_penalty: flags.LengthPenalty = 1.0,
+        tokenize: flags.Tokenize = "13a",
+        join_bpe: flags.JoinBpe = False,
+        against: flags.Against = None,
+        robustness: flags.Robustness = False,
+        fairness: flags.Fairness = None,
+        page: flags.Page = None,
+        direction: flags.EvaluatedDirection = None,
+    ) -> None:
+        """Score a checkpoint or a bundle: BLEU, chrF and TER as JSON, with sacreBLEU's signatures."""
+        from model.evaluation.evaluation_page import write_evaluation_page
+        from model.evaluation.scoring import check_tokenizer
+
+        def load(directory: Path) -> tuple[BundleSystems | None, Translate]:
+            if (directory / "manifest.json").exists():
+                bundle = systems(directory, beam_size, length_penalty, direction)
+                return bundle, bundle.own_words
+            return None, _checkpoint(directory, beam_size, direction)
+
+        if (source is None) != (reference is None) or (source is None and fairness is None):
+            raise typer.BadParameter("give --source and --reference, or --fairness, or all of them")
+        result: dict[str, Any] = {"model": str(model), "beam_size": beam_size}
+        with errors():
+            check_tokenizer(tokenize)
+            bundle, translate = load(model)
+            if source is not None and reference is not None:
+                baseline = load(against)[1] if against else None
+                damaged = _damaged(bundle, translate) if robustness else {}
+                text = (source, reference)
+                result |= _scores(text, translate, baseline, damaged, tokenize=tokenize, join_bpe=join_bpe)
+            if against is not None and "against" in result:
+                result["against"] = {"model": str(against), **result["against"]}
+            if fairness is not None:
+                result["fairness"] = _fairness(fairness, bundle, translate, direction)
+            if page is not None:
+                write_evaluation_page(page, result)
+        typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
+
+    return evaluate
+
+
+def _scores(
+    text: tuple[Path, Path],
+    translate: Translate,
+    baseline: Translate | None,
+    damaged: Mapping[str, Translate],
+    *,
+    tokenize: str,
+    join_bpe: bool,
+) -> dict[str, Any]:
+    from model.data.corpus import read_parallel
+    from model.evaluation.evaluation_report import Evaluation
+
+    source, reference = text
+    evaluation = Evaluation(read_parallel([source], [reference]), tokenize=tokenize, join_bpe=join_bpe)
+    return evaluation.report(translate, baseline, robustness=damaged)
+
+
+def _damaged(bundle: BundleSystems | None, translate: Translate) -> dict[str, Translate]:
+    """Give what gets damaged sources: a checkpoint, or a bundle's model alone and as it is served."""
+    if bundle is None:
+        return {"robustness": translate}
+    return {"robustness": bundle.alone, "robustness_served": bundle.served}
+
+
+def _checkpoint(directory: Path, beam_size: int, direction: str | None) -> Translate:
+    from model.evaluation.evaluation import checkpoint_translator
+
+    if beam_size > 1:
+        raise typer.BadParameter("a checkpoint decodes greedily; export it for beam search")
+    return checkpoint_translator(directory, direction)
+
+
+def _fairness(
+    folder: Path, bundle: BundleSystems | None, translate: Translate, direction: str | None
+) -> dict[str, Any]:
+    from model.evaluation.fairness import fairness
+
+    if bundle is not None:
+        return fairness(folder, *bundle.pair, bundle.served, bundle.links)
+    if direction is None or direction.count("-") != 1:
+        raise ValueError(
+            "the fairness of a checkpoint needs --direction, as en-de, for its files have languages"
+        )
+    source, target = direction.split("-")
+    return fairness(folder, source, target, translate)

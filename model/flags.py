@@ -67,8 +67,8 @@ ClosestBy = Annotated[
 ]
 
 Model = Annotated[Path, typer.Argument(help="A checkpoint (PyTorch) or a bundle (the server's engine).")]
-Source = Annotated[Path, typer.Option(help="Text to translate, one sentence a line, plain or .gz.")]
-Reference = Annotated[Path, typer.Option(help="Its reference translation, line by line.")]
+Source = Annotated[Path | None, typer.Option(help="Text to translate, one sentence a line, plain or .gz.")]
+Reference = Annotated[Path | None, typer.Option(help="Its reference translation, line by line.")]
 BeamSize = Annotated[int, typer.Option(min=1, help="1 is greedy; checkpoints decode greedily.")]
 LengthPenalty = Annotated[float, typer.Option(help="Of beam search; 0 for none.")]
 Tokenize = Annotated[
@@ -86,6 +86,13 @@ Robustness = Annotated[
     typer.Option(
         "--robustness",
         help="Also with damaged sources (typos, case, spaces and more), a bundle also as it is served.",
+    ),
+]
+Fairness = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Also how women and men are translated: with MT-GenEval and WinoMT, downloaded to this folder.",
     ),
 ]
 Page = Annotated[Path | None, typer.Option(help="Also write a page with plots: an HTML file.")]

@@ -33,6 +33,27 @@ def write_evaluation_page(file: Path, report: Mapping[str, Any]) -> Path:
 
 
 def _parts(report: Mapping[str, Any]) -> Iterator[str]:
+    if "sentences" in report:
+        yield from _scores(report)
+    if "fairness" in report:
+        yield page.heading("Women and men")
+        yield from _fairness(report["fairness"])
+
+
+def _fairness(found: Mapping[str, Any]) -> Iterator[str]:
+    if (pairs := found.get("mt_geneval")) is not None:
+        shares = ("accuracy", "decided", "decided_sentences")
+        of_pairs = [(name, *(str(pairs[name][key]) for key in shares)) for name in ("female", "male")]
+        head = ("MT-GenEval", "accuracy %", "right of decided %", "decided sentences")
+        yield page.table([head, *of_pairs, ("gap", "", str(pairs["gap"]), "")])
+    if (sets := found.get("winomt")) is not None:
+        numbers = ("accuracy", "delta_g", "undecided", "sentences")
+        kinds = [kind for kind in ("all", "pro", "anti") if kind in sets]
+        of_sets = [(kind, *(str(sets[kind][key]) for key in numbers)) for kind in kinds]
+        yield page.table([("WinoMT", "accuracy %", "ΔG", "undecided %", "sentences"), *of_sets])
+
+
+def _scores(report: Mapping[str, Any]) -> Iterator[str]:
     facts = [("sentences", f"{report['sentences']:,}", ""), ("beam size", str(report["beam_size"]), "")]
     scores = [(_SCORES[key], f"{report[key]:.2f}", report[f"{key}_signature"]) for key in _SCORES]
     yield page.table([*facts, *scores])

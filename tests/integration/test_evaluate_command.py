@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import dragoman
+from export.bundle import load_manifest
 from tests import factories
 
 
@@ -165,3 +166,28 @@ def test_what_is_wrong_is_one_line(
     assert result.exit_code == (3 if broken == "bundle" else 1)
     assert result.stderr.startswith("dragoman evaluate: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_fairness_needs_no_other_text(tiny_bundle: Path, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    sets, page = tmp_path / "sets", tmp_path / "page.html"
+    sets.mkdir()
+    source, target = next(iter(load_manifest(tiny_bundle).pairs))
+    for gender, word in (("feminine", "her"), ("masculine", "his")):
+        for code in (source, target):
+            name = f"geneval-sentences-{gender}-test.{source}_{target}.{code}"
+            (sets / name).write_text(f"the cat sees {word} dog\n", encoding="utf-8")
+    command = ["evaluate", str(tiny_bundle), "--fairness", str(sets), "--page", str(page)]
+    result = CliRunner().invoke(dragoman.app, command)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["fairness"]["mt_geneval"]
+    assert found["sentences"] == 2
+    assert "MT-GenEval" in page.read_text(encoding="utf-8")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    result = CliRunner().invoke(dragoman.app, [*command[:3], str(empty)])
+    assert result.exit_code == 1
+    assert "neither MT-GenEval" in result.output
+    result = CliRunner().invoke(dragoman.app, ["evaluate", str(tiny_checkpoint), "--fairness", str(sets)])
+    assert "needs --direction" in result.output
+    result = CliRunner().invoke(dragoman.app, ["evaluate", str(tiny_bundle)])
+    assert result.exit_code == 2
