@@ -1,4 +1,4 @@
-"""What `dragoman train`, `corpus`, `average`, `prune`, `distill`, `evaluate` do. Imports nothing heavy, for `--help`."""
+"""`dragoman train`, `corpus`, `average`, `prune`, `distill`, `evaluate`: imports nothing heavy, for `--help`."""
 
 import contextlib
 import json
