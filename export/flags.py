@@ -92,8 +92,8 @@ Frequent = Annotated[int, typer.Option(min=0, help="Most frequent words that are
 Origin = Annotated[
     str,
     typer.Argument(
-        help="Directory of a MarianMT, M2M100, NLLB, mBART, BART, T5, Pegasus or CTranslate2 model, a name "
-        "on the hub, an Argos package, or a bundle."
+        help="Directory of a MarianMT, M2M100, NLLB, mBART, BART, T5, Pegasus, Marian or CTranslate2 model, "
+        "a name on the hub, an Argos package, or a bundle."
     ),
 ]
 ImportKind = Annotated[

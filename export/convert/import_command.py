@@ -13,6 +13,7 @@ from export.convert.ctranslate2.from_ctranslate2 import import_ctranslate2, is_c
 from export.convert.from_bundle import recover_checkpoint
 from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_files import find_directory
+from export.convert.marian_native.from_marian import import_marian, is_marian
 from export.convert.own_words import write_own_words
 from export.convert.to_huggingface import write_huggingface
 from export.convert.vocabularies.vocabulary import ImportNames
@@ -90,6 +91,8 @@ def _read(origin: str, out: Path, names: ImportNames, report: Report) -> None:
     """Write the checkpoint of a model of another project."""
     if is_ctranslate2(Path(origin)):
         import_ctranslate2(Path(origin), out, names, report)
+    elif is_marian(Path(origin)):
+        import_marian(Path(origin), out, names, report)
     else:
         import_checkpoint(find_directory(origin, report), out, names, report)
 

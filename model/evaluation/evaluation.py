@@ -8,10 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from model.checkpoint import CheckpointError, SpecialTokens, load_checkpoint
+from model.checkpoint import CheckpointError, Direction, SpecialTokens, load_checkpoint
 from model.data.batching import pad_rows
 from model.encoder_decoder import EncoderDecoder
 from model.tokenizer import Tokenizer
+
+_NAMED = 20
+"""Directions that an error lists; a model of 200 languages has 40,000."""
 
 
 def checkpoint_translator(
@@ -29,9 +32,10 @@ def checkpoint_translator(
     read = load_checkpoint(directory)
     known = {found.name: found for found in read.config.all_directions}
     if direction is not None and direction not in known:
-        raise CheckpointError(f"{directory}: {direction} is not one of its directions: {', '.join(known)}")
-    tag = known[direction or next(iter(known))].source_prefix_ids
-    return lambda lines: translate(read.model, read.tokenizer, lines, read.config.special_tokens, tag=tag)
+        some = ", ".join(list(known)[:_NAMED]) + (" and so on" if len(known) > _NAMED else "")
+        raise CheckpointError(f"{directory}: {direction} is not one of its directions: {some}")
+    chosen, special = known[direction or next(iter(known))], read.config.special_tokens
+    return lambda lines: translate(read.model, read.tokenizer, lines, special, chosen)
 
 
 @torch.inference_mode()
@@ -88,8 +92,8 @@ def translate(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     special: SpecialTokens,
+    direction: Direction | None = None,
     *,
-    tag: Sequence[int] = (),
     batch_size: int = 128,
     max_length: int = 200,
 ) -> list[str]:
@@ -100,7 +104,7 @@ def translate(
         tokenizer: of the model.
         texts: sentences.
         special: ids of the model.
-        tag: ids that choose the direction, of a multilingual model.
+        direction: whose ids go around a source and before a target, of a multilingual model.
         batch_size: sentences at a time.
         max_length: most tokens of a translation.
 
@@ -110,7 +114,11 @@ def translate(
     device = next(model.parameters()).device
     limit = model.config.max_positions
     pieces = tokenizer.encode_batch(list(texts))
-    rows = [[*special.source_prefix_ids, *tag, *ids, *special.source_suffix_ids] for ids in pieces]
+    own = Direction(source="", target="") if direction is None else direction
+    before = [*special.source_prefix_ids, *own.source_prefix_ids]
+    after = [*special.source_suffix_ids, *own.source_suffix_ids]
+    begin = [*special.target_prefix_ids, *own.target_prefix_ids]
+    rows = [[*before, *ids, *after] for ids in pieces]
     for number, row in enumerate(rows, start=1):
         if len(row) > limit:
             raise ValueError(f"sentence {number} has {len(row)} tokens, the model takes {limit}")
@@ -127,6 +135,7 @@ def translate(
             eos=special.eos_id,
             max_length=min(max_length, limit - 1, 2 * longest + 10),
             suppressed_ids=special.suppressed_ids,
+            prefixes=[begin] * len(chosen),
         )
         for i, tokens in zip(chosen, ids, strict=True):
             results[i] = tokenizer.decode(tokens)

@@ -68,7 +68,7 @@ def _maps(
     for direction, source, _, _ in samples:
         tag = direction.source_prefix_ids
         ids = [*special.source_prefix_ids, *tag, *tokenizer.encode(source), *special.source_suffix_ids]
-        (translation,) = translate(model, tokenizer, [source], special, tag=tag)
+        (translation,) = translate(model, tokenizer, [source], special, direction)
         (target,) = tokenizer.encode_target_batch([translation])
         if shown == _MAPS or max(len(ids), len(target)) > _MOST_PIECES:
             continue

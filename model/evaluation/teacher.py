@@ -36,8 +36,9 @@ def taught(directory: Path, source: Path, reference: Path) -> Iterator[str]:
     read = load_checkpoint(directory)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, special = read.model.to(device).eval(), read.config.special_tokens
-    tag = read.config.all_directions[0].source_prefix_ids
-    limit = model.config.max_positions - len(tag) - 2
+    direction = read.config.all_directions[0]
+    around = len(direction.source_prefix_ids) + len(direction.source_suffix_ids)
+    limit = model.config.max_positions - around - 2
     pairs = itertools.zip_longest(iterate_lines(source), iterate_lines(reference))
     while some := list(itertools.islice(pairs, _LINES)):
         if None in some[-1]:
@@ -49,7 +50,7 @@ def taught(directory: Path, source: Path, reference: Path) -> Iterator[str]:
             read.tokenizer,
             [some[number][0] for number in fit],
             special,
-            tag=tag,
+            direction,
             batch_size=_ROWS[device],
             max_length=limit,
         )

@@ -98,10 +98,10 @@ class Validation:
 
     def _translations(self, batch_loss: BatchLoss, part: DirectedText) -> list[str]:
         processes, sources = self._processes, part.text.sources
-        tag = part.direction.source_prefix_ids
         own = sources[processes.rank :: processes.count]
         texts = [""] * len(sources)
-        shares = processes.gather(translate(batch_loss.model, self._tokenizer, own, self._special, tag=tag))
+        found = translate(batch_loss.model, self._tokenizer, own, self._special, part.direction)
+        shares = processes.gather(found)
         for rank, share in enumerate(shares):
             texts[rank :: processes.count] = share
         return texts

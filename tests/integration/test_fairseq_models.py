@@ -12,7 +12,8 @@ from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_files import HuggingFaceError
 from export.convert.import_command import import_model
 from export.convert.vocabularies.vocabulary import ImportNames
-from model.checkpoint import load_checkpoint
+from model.checkpoint import CheckpointError, load_checkpoint
+from model.evaluation.evaluation import checkpoint_translator
 from server.engine.options import DecodingOptions
 from tests.integration import fairseq, scripts
 from tests.integration.fairseq import Family, own_code
@@ -105,6 +106,26 @@ def test_scores_and_ids_are_those_of_transformers(directory: Path, family: Famil
             theirs = reference.model(input_ids=source, decoder_input_ids=target).logits
             ours = checkpoint.model(source, torch.tensor([len(row)]), target)
         assert float((theirs - ours).abs().max()) <= 1e-4
+
+
+def test_a_checkpoint_is_evaluated_in_the_direction_asked_for(
+    directory: Path, family: Family, tmp_path: Path
+) -> None:
+    import_checkpoint(directory, tmp_path / "out", ImportNames())
+    tokenizer, lines = load_checkpoint(tmp_path / "out").tokenizer, fairseq.texts(40, seed=9)
+    reference = _Reference(directory, family, "en", "de")
+    most = min(2 * max(map(len, reference.ids(lines))) + 10, 127)
+    expected = reference.generate(lines, num_beams=1, max_length=most + 1, **reference.forced)
+    found = checkpoint_translator(tmp_path / "out", "en-de")(lines)
+    ended = [
+        (tokenizer.decode(row), text)
+        for row, text in zip(expected, found, strict=True)
+        if len(row) < most - 1
+    ]
+    assert len(ended) > 15
+    assert [theirs for theirs, _ in ended] == [ours for _, ours in ended]
+    with pytest.raises(CheckpointError, match="en-xx is not one of its directions: "):
+        checkpoint_translator(tmp_path / "out", "en-xx")
 
 
 def test_the_hubs_files_give_the_ids_of_fairseq(family: Family, tmp_path: Path) -> None:

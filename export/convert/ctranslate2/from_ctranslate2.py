@@ -11,18 +11,10 @@ from export.convert.ctranslate2.binary import read_binary
 from export.convert.ctranslate2.tokens import read_tokens
 from export.convert.ctranslate2.weights import Converted, convert
 from export.convert.head_padding import pad_heads
-from export.convert.huggingface_files import HuggingFaceError, sha256
+from export.convert.huggingface_files import sha256
 from export.convert.vocabularies.vocabulary import ImportNames, usable_name
-from model.checkpoint import (
-    CheckpointConfig,
-    CheckpointError,
-    Direction,
-    SpecialTokens,
-    build_model,
-    check_vocabulary,
-    model_tensors,
-    write_directory,
-)
+from export.convert.write_checkpoint import write_checkpoint
+from model.checkpoint import CheckpointConfig, Direction, SpecialTokens
 
 Report = Callable[[str], None]
 MODEL_FILE, PACKAGE_SUFFIX = "model.bin", ".argosmodel"
@@ -90,21 +82,7 @@ def _import(
         "publisher before you pass it on.",
         origin=f"Imported from {origin}, SHA-256 {sha256(file)}.",
     )
-    try:
-        model = build_model(config, tensors, file).eval()
-        with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
-            write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
-            check_vocabulary(checkpoint.load_tokenizer(Path(aside) / "tokenizer"), checkpoint, directory)
-    except CheckpointError as error:
-        raise HuggingFaceError(str(error)) from None
-    write_directory(
-        out,
-        {"model.safetensors": model_tensors(model)},
-        {"config.json": checkpoint.model_dump_json(indent=1) + "\n"},
-        vocabulary.files,
-    )
-    size = sum(tensor.numel() for tensor in model.parameters())
-    report(f"{checkpoint.name}: {size:,} parameters")
+    write_checkpoint(out, checkpoint, tensors, vocabulary, directory, report)
     return checkpoint
 
 

@@ -32,6 +32,8 @@ _HARMLESS = re.compile(
     r"scale_embeddings|start_from_zero_embedding|multi_query_attention|multiply_by_sqrt_depth|"
     r"with_relative_position|sliding_window|scale_alibi|alibi|alibi_use_positive_positions|model_dim)"
 )
+_NEVER = -1e9
+"""As good as minus infinity for a softmax in float32, and still a number."""
 _MUST_BE_OFF = ("alibi", "multi_query_attention", "sliding_window", "with_relative_position")
 
 
@@ -190,7 +192,15 @@ class _Conversion:
 
     def _append_zeros(self, *, shared: bool, tied: bool) -> None:
         """Add a row of zeros for the start, to all tables that are one."""
-        names = ["target_embedding.tokens.weight", "projection.weight", "projection.bias"]
+        # The bias keeps it out of the sum of a softmax: the model has no such token.
+        bias = self._tensors.get("projection.bias")
+        bias = (
+            self._tensors["projection.weight"].new_zeros(len(self._tensors["projection.weight"]))
+            if bias is None
+            else bias
+        )
+        self._tensors["projection.bias"] = torch.cat([bias, bias.new_tensor([_NEVER])])
+        names = ["target_embedding.tokens.weight", "projection.weight"]
         names += ["source_embedding.tokens.weight"] if shared else []
         for name in names:
             table = self._tensors.get(name)

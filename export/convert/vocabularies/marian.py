@@ -27,7 +27,9 @@ def read_marian(directory: Path, settings: ModelSettings, names: ImportNames) ->
     for name in files[:2]:
         check_sentencepiece(directory / name)
     listed = [read_vocabulary(directory / name) for name in files[2:]]
-    directions = _directions(directory, settings, listed[0] if joint else {}, names)
+    directions = find_directions(
+        directory, listed[0] if joint else {}, names, settings.source_language, settings.target_language
+    )
     return Vocabulary(
         kind="marian",
         joint=joint,
@@ -38,21 +40,36 @@ def read_marian(directory: Path, settings: ModelSettings, names: ImportNames) ->
     )
 
 
-def _directions(
-    directory: Path, settings: ModelSettings, vocabulary: Mapping[str, int], names: ImportNames
+def find_directions(
+    directory: Path,
+    vocabulary: Mapping[str, int],
+    names: ImportNames,
+    source_language: str | None,
+    target_language: str | None,
 ) -> list[Direction]:
-    """Find the directions; a ``>>code<<`` token before the source chooses the target, if there are any."""
+    """Find the directions; a ``>>code<<`` token before the source chooses the target, if there are any.
+
+    Args:
+        directory: named in errors.
+        vocabulary: pieces and ids of both sides; none if each has its own.
+        names: what the importer says.
+        source_language: what the model says.
+        target_language: what the model says.
+
+    Raises:
+        HuggingFaceError: nobody says, or there is no such code.
+    """
     codes = {match[1]: number for piece, number in vocabulary.items() if (match := _CODE.fullmatch(piece))}
     sources, targets = names.sources, names.targets
-    if sources is None and settings.source_language:
-        sources = [settings.source_language]
+    if sources is None and source_language:
+        sources = [source_language]
     if targets is None and codes:
         targets = sorted(codes)
-    elif targets is None and settings.target_language:
-        targets = [settings.target_language]
+    elif targets is None and target_language:
+        targets = [target_language]
     if not sources or not targets:
         raise HuggingFaceError(
-            f"{directory}: tokenizer_config.json does not name the languages; give --source and --target"
+            f"{directory}: its files do not name the languages; give --source and --target"
         )
     directions = []
     for target in targets:
@@ -69,5 +86,5 @@ def _find_code(directory: Path, code: str, codes: Mapping[str, int]) -> int:
             return codes[spelling]
     some = ", ".join(sorted(codes)[:20])
     raise HuggingFaceError(
-        f"{directory}: vocab.json has no >>{code}<<; it has {some}; --target NAME=CODE chooses one"
+        f"{directory}: its vocabulary has no >>{code}<<; it has {some}; --target NAME=CODE chooses one"
     )

@@ -1,0 +1,1 @@
+"""Models in Marian's own files: ``.npz`` weights, with vocabularies as ``.yml`` or ``.spm``."""
