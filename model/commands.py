@@ -1,4 +1,4 @@
-"""`dragoman train`, `corpus`, `average`, `prune`, `distill`, `evaluate`: imports nothing heavy, for `--help`."""
+"""`dragoman train`, `corpus`, `average`, `prune`, `distill`, `evaluate`. Nothing heavy is imported first."""
 
 import contextlib
 import json

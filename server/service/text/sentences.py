@@ -148,7 +148,7 @@ class SentenceTranslator:
                 segment,
                 draft,
                 matches,
-                TermSubstitution(segment, self._model.aligner, way.target),
+                TermSubstitution(segment, self._model.aligner, way.target, self._model.decoded(begin)),
                 lambda masked: self._draft(masked, way, begin),
             )
             aligner = TermAligner(aligner, segment, matches)

@@ -65,17 +65,21 @@ class TermAligner:
 class TermSubstitution:
     """Puts terms into the translations of one sentence. Used by one thread at a time."""
 
-    def __init__(self, segment: Segment, aligner: WordAligner, target_language: str) -> None:
+    def __init__(
+        self, segment: Segment, aligner: WordAligner, target_language: str, prefix: str = ""
+    ) -> None:
         """Cut the sentence into words.
 
         Args:
             segment: the sentence.
             aligner: of the model.
             target_language: of the translations.
+            prefix: what the client wants them to begin with, which is not changed.
         """
         self._segment = segment
         self._aligner = aligner
         self._language = target_language
+        self._prefix = prefix
         self._source = find_words(segment.text, segment.spans)
 
     def settle(self, target: Target, matches: Sequence[Match]) -> Settled:
@@ -184,6 +188,8 @@ class TermSubstitution:
     def _edit(self, match: Match, target: Target, first: Word, last: Word) -> tuple[int, int, str] | None:
         """Give the edit that writes a term in the place of some words; None if it would not fit."""
         text, start = target.text, first.start
+        if start < len(self._prefix) and text.startswith(self._prefix):
+            return None
         old = text[start : last.end]
         new = self._cased(match, old, is_first=_BEGINS.search(text[:start]) is not None)
         if new is None:

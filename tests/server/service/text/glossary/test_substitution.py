@@ -72,6 +72,14 @@ def test_capitals_of_the_place_are_kept(aligner: WordAligner) -> None:
     assert found.missing, "words in capitals are not in the tables"
 
 
+def test_what_the_client_begins_with_is_kept(aligner: WordAligner) -> None:
+    segment, target = Segment("The dog sees a dog."), Target("Der Hund sieht einen Hund.")
+    matches = Glossary([make_entry("dog", "Kläffer")]).find(segment)
+    found = TermSubstitution(segment, aligner, "de", "Der Hund").settle(target, matches)
+    assert found.target.text == "Der Hund sieht einen Kläffer."
+    assert list(found.missing) == matches[:1]
+
+
 def test_words_apart_are_not_replaced(aligner: WordAligner) -> None:
     found = settle(
         aligner, "He called her up yesterday.", "Er rief sie gestern an.", ("called", "kontaktierte")
