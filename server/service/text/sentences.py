@@ -133,7 +133,7 @@ class SentenceTranslator:
         Returns:
             A job.
         """
-        matches = way.glossary.find(segment) if way.glossary is not None else []
+        matches = way.glossary.find(segment, way.source) if way.glossary is not None else []
         draft = whole_sentence(segment, matches) or (yield from self._draft(segment, way, begin))
         fired = dict.fromkeys((*draft.hypotheses[0].alarms, *draft.mended))
         if way.guard == "mend" and draft.hypotheses[0].alarms:

@@ -13,6 +13,10 @@ MAX_FORMS = 20
 _MAX_WORDS = 20
 _WORD = re.compile(r"\w+")
 _GENITIVE = re.compile(r"(?<=\w)['’]s$", re.IGNORECASE)
+_FRENCH_PRONOUN = re.compile(
+    r"(?<=\w)(?:['’]s|-(?:t-)?(?:je|tu|ils?|elles?|on|nous|vous|ce|les?|la|lui|leur|moi|toi|y|en|là|ci))$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +97,21 @@ class Glossary:
         self._by_words: dict[tuple[str, ...], list[Entry]] = {}
         lengths: dict[str, set[int]] = {}
         for entry in entries:
-            words = words_of(entry.source)
-            self._by_words.setdefault(words, []).append(entry)
-            lengths.setdefault(words[0], set()).add(len(words))
+            for words in {words_of(entry.source), words_of(entry.source, "fr")}:
+                self._by_words.setdefault(words, []).append(entry)
+                lengths.setdefault(words[0], set()).add(len(words))
         self._lengths = {first: sorted(sizes, reverse=True) for first, sizes in lengths.items()}
         # Most sentences have no term, and are known by their words to have none.
         self._signs = {_WORD.findall(entry.source.casefold())[0] for entry in entries}
 
-    def find(self, segment: Segment) -> list[Match]:
+    def find(self, segment: Segment, language: str = "") -> list[Match]:
         """Find the terms of a sentence outside of its spans: the longest ones, from left to right.
 
         Takes time in proportion to the length of the sentence.
 
         Args:
             segment: a sentence.
+            language: of it; in French, pronouns behind a hyphen are words of their own.
 
         Returns:
             Disjoint matches, ascending.
@@ -114,7 +119,7 @@ class Glossary:
         text = segment.text
         if self._signs.isdisjoint(_WORD.findall(text.casefold())):
             return []
-        words = list(_without_genitives(text, find_words(text, segment.spans)))
+        words = _parted(text, find_words(text, segment.spans), language)
         folded = ["" if word.span >= 0 else text[word.start : word.end].casefold() for word in words]
         found: list[Match] = []
         at = 0
@@ -144,9 +149,9 @@ class Glossary:
         return None
 
 
-def words_of(term: str) -> tuple[str, ...]:
+def words_of(term: str, language: str = "") -> tuple[str, ...]:
     """Cut a term into words and marks without case."""
-    words = _without_genitives(term, find_words(term))
+    words = _parted(term, find_words(term), language)
     return tuple(term[word.start : word.end].casefold() for word in words)
 
 
@@ -177,13 +182,14 @@ def spans_of(matches: Sequence[Match]) -> list[Span]:
     return [Span(match.start, match.end) for match in matches]
 
 
-def _without_genitives(text: str, words: Sequence[Word]) -> list[Word]:
-    """Cut English genitives: `dog's` is `dog` and `'s`."""
-    if "'" not in text and "’" not in text:
+def _parted(text: str, words: Sequence[Word], language: str) -> list[Word]:
+    """Cut off English genitives, `dog's`, and what French puts behind its verbs: `joues-tu`."""
+    pattern = _FRENCH_PRONOUN if language == "fr" else _GENITIVE
+    if "'" not in text and "’" not in text and "-" not in text:
         return list(words)
     cut: list[Word] = []
     for word in words:
-        ending = None if word.span >= 0 else _GENITIVE.search(text, word.start, word.end)
+        ending = None if word.span >= 0 else pattern.search(text, word.start, word.end)
         if ending is None:
             cut.append(word)
         else:

@@ -63,6 +63,16 @@ def test_genitives_elided_articles_and_signs_do_not_hide_a_term() -> None:
     assert found("Tom's dogs", "Tom") == ["Tom"]
 
 
+def test_french_pronouns_do_not_hide_a_verb_and_other_hyphens_make_one_word() -> None:
+    glossary = Glossary([make_entry(one, "x") for one in ("joues", "va", "passe", "rendez-vous", "rendez")])
+    text = "Joues-tu ? Où va-t-il ? Un passe-temps, un rendez-vous."
+    found = [text[match.start : match.end] for match in glossary.find(Segment(text), "fr")]
+    assert found == ["Joues", "va", "rendez-vous"]
+    assert [match.entry.source for match in glossary.find(Segment("a joues-tu rendez-vous"), "en")] == [
+        "rendez-vous"
+    ]
+
+
 def test_nothing_is_found_in_spans() -> None:
     text = "See cat.example and cat"
     assert found(text, "cat", spans=(Span(4, 15),)) == ["cat"]
