@@ -25,6 +25,7 @@ from model.augmentation.noise import (
 Damage = Callable[[str, np.random.Generator], str]
 
 _WORDS_A_CHANGE = 8
+_EMOJI = "😀😂❤🎉👍"
 _VOWEL = re.compile(r"(?<=[^\W\d_])[aeiouäöüáéíóúàèù]", re.IGNORECASE)
 _SPACE = re.compile(r"(?<=\w) (?=\w)")
 _WITHIN = re.compile(r"(?<=[^\W\d_]{2})(?=[^\W\d_]{2})")
@@ -89,7 +90,7 @@ def as_in_chat(text: str) -> str:
 
 def with_emoji(text: str, rng: np.random.Generator) -> str:
     """Put an emoji behind the text or between two words."""
-    emoji = "😀😂❤🎉👍"[int(rng.integers(5))]
+    emoji = _EMOJI[int(rng.integers(len(_EMOJI)))]
     if rng.random() < 0.5:
         return f"{text} {emoji}"
     return _some(text, _SPACE, rng, lambda _: f" {emoji} ")
@@ -122,5 +123,18 @@ KINDS: dict[str, Damage] = {
 }
 """By name; `hasty` is several kinds of typing at once."""
 
-CASELESS = frozenset({"capitals"})
-"""Scored without case: a translation in capitals is as right as one without."""
+_NOT_COMPARED = re.compile(rf" ?[{_EMOJI}]|[\s.!?…]+$")
+_SHAPED = frozenset({"lower case", "capitals", "no punctuation", "repeated marks", "emoji", "chat", "hasty"})
+
+
+def comparable(text: str, kind: str) -> str:
+    """Write a translation or reference as it is scored.
+
+    A translation may have the case, final mark and emoji of its source, and is right either way: where
+    these are what is damaged, they are left out.
+
+    Args:
+        text: a translation or a reference.
+        kind: of `KINDS`.
+    """
+    return _NOT_COMPARED.sub("", text).lower() if kind in _SHAPED else text

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
-from model.evaluation.damage import CASELESS, KINDS
+from model.evaluation.damage import KINDS, comparable
 from model.evaluation.scoring import score
 
 Translate = Callable[[Sequence[str]], list[str]]
@@ -35,7 +35,8 @@ def robustness(
 
     Returns:
         For each kind of damage that changes a sentence: BLEU and chrF of the whole test set, and how much
-        less they are than without; of the sentences that were changed, `ratio`, which is their chrF by that
+        less they are than without, both without what a translation takes over from its source
+        (``damage.comparable``); of the sentences that were changed, `ratio`, which is their chrF by that
         without damage, and `consistency`, the chrF of their translations against those without.
     """
     damaged = {}
@@ -50,9 +51,9 @@ def robustness(
         changed = [n for n, line in enumerate(lines) if line != sources[n]]
         if not changed:
             continue
-        fold = str.lower if kind in CASELESS else str
         wanted, before, after = (
-            list(map(fold, texts)) for texts in (references, clean, [known[line] for line in lines])
+            [comparable(text, kind) for text in texts]
+            for texts in (references, clean, [known[line] for line in lines])
         )
         report[kind] = {
             **_lost(before, after, wanted, tokenize),

@@ -68,7 +68,7 @@ def test_noise_costs_something_and_is_the_same_every_time(
     assert found["capitals"]["changed_sentences"] == 60
     assert found["capitals"]["bleu_lost"] > 10  # it has never seen a capital
     for name, kind in found.items():
-        if name != "capitals":
+        if name in ("typos", "lost spaces", "misread"):
             assert kind["bleu"] + kind["bleu_lost"] == pytest.approx(reports[0]["bleu"])
         assert 0 < kind["ratio"] < 1.2
         assert 0 < kind["consistency"] <= 100

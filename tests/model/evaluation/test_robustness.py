@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from model.evaluation.damage import KINDS
+from model.evaluation.damage import KINDS, comparable
 from model.evaluation.robustness import robustness
 
 TEXT = 'He said: "You are late because the small train didn\'t come to the modern café".'
@@ -68,3 +68,9 @@ def test_scores_are_of_changed_sentences_and_each_text_is_translated_once() -> N
     assert "chat" not in found
     spaces = found["no-break spaces"]
     assert (spaces["changed_sentences"], spaces["bleu_lost"]) == (3, pytest.approx(100 - spaces["bleu"]))
+
+
+def test_what_a_translation_takes_over_from_its_source_is_not_compared() -> None:
+    for kind in ("hasty", "emoji", "capitals"):
+        assert comparable("DAS IST ES 😀", kind) == comparable("Das 🎉 ist es.", kind) == "das ist es"
+    assert comparable("Das ist es.", "typos") == "Das ist es."
