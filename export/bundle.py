@@ -40,6 +40,15 @@ from export.manifest import (
     TokenizerFiles,
 )
 from export.protobuf_wire import WireError, count_pieces, summarise_onnx
+from export.sections.confidence import (
+    Bin,
+    Calibrated,
+    Confidence,
+    Curve,
+    as_written,
+    mean_probability,
+    words_of,
+)
 from export.sections.shortlist import Shortlist
 from export.sections.text import Mask, OutputChecks, TextMeasures
 
@@ -49,8 +58,12 @@ __all__ = [
     "Agreement",
     "Architecture",
     "ArchitectureDetails",
+    "Bin",
     "BundleError",
+    "Calibrated",
     "Calibration",
+    "Confidence",
+    "Curve",
     "Direction",
     "FileEntry",
     "Framing",
@@ -70,10 +83,13 @@ __all__ = [
     "SpecialTokens",
     "TextMeasures",
     "TokenizerFiles",
+    "as_written",
     "describe_files",
     "hash_file",
     "load_manifest",
+    "mean_probability",
     "verify_bundle",
+    "words_of",
     "write_manifest",
 ]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from export.languages import BeamWidth, Count, Direction, FileName, Framed, Framing, Language, Part, TokenId
+from export.sections.confidence import Confidence
 from export.sections.shortlist import Shortlist
 from export.sections.text import TextMeasures
 
@@ -282,6 +283,7 @@ class Manifest(Part):
     calibration: Calibration | None = None
     shortlist: Shortlist | None = None
     text: TextMeasures | None = None
+    confidence: Confidence | None = None
     golden: tuple[Golden, ...] = ()
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,12 +22,17 @@ def measure(
     target: TableTarget = None,
     lexicon_text: LexiconText = None,
     entries: Annotated[int, typer.Option(min=1, max=32, help="Probable words kept for a word.")] = 8,
+    only: Annotated[
+        Literal["confidence"] | None,
+        typer.Option(help="Measure this alone, and keep the rest.", show_default="everything"),
+    ] = None,
     threads: Threads = 1,
 ) -> None:
     """Measure what the server's text layer must know of a model, and write it into the bundle.
 
     Which masks it copies, up to which length it translates well, what usual translations look like, and which
-    words become which. Measured again, it replaces what was there.
+    words become which; with --dev-target, how sure it may say that it is of a word or sentence, too. Measured
+    again, it replaces what was there.
     """
     from export.cli import run_measure
     from export.text_measures.learn_lexicon import LexiconTexts
@@ -39,5 +44,6 @@ def measure(
         lexicon=LexiconTexts(source, target, lexicon_text),
         entries=entries,
         threads=threads,
+        only_confidence=only == "confidence",
     )
     raise typer.Exit(run_measure(bundle, options))

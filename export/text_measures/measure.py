@@ -19,6 +19,8 @@ from export.bundle import (
 )
 from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES, Lexicon
 from export.text_measures.comfortable_length import comfortable_source_tokens, measure_bands
+from export.text_measures.confidence import CARD_TITLE as CONFIDENCE_TITLE
+from export.text_measures.confidence import card_section, fit_confidence, observe
 from export.text_measures.dev_translator import DevTranslator
 from export.text_measures.learn_lexicon import LexiconTexts, MeasureError
 from export.text_measures.masks import measure_masks
@@ -42,6 +44,7 @@ class MeasureOptions:
         lexicon: what the lexicon is learnt from.
         entries: of a piece in the lexicon.
         threads: intra-op threads.
+        only_confidence: whether everything else stays as it was measured before.
     """
 
     dev_source: Path
@@ -49,6 +52,7 @@ class MeasureOptions:
     lexicon: LexiconTexts
     entries: int = DEFAULT_ENTRIES
     threads: int = 1
+    only_confidence: bool = False
 
 
 def measure_bundle(bundle: Path, options: MeasureOptions, report: Report = lambda line: None) -> Manifest:
@@ -85,6 +89,8 @@ def add_text_measures(
         CorpusError: a text file is unusable.
     """
     manifest = verify_bundle(directory)
+    if options.only_confidence:
+        return _add_confidence(directory, manifest, options, report)
     options.lexicon.check(len(list(manifest.pairs)))
     if not 1 <= options.entries <= MAX_ENTRIES:
         raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
@@ -92,9 +98,38 @@ def add_text_measures(
     lexicon, origin = options.lexicon.learn(translator, options.entries, report)
     lexicon.save(directory / LEXICON_FILE)
     measured = _measure(translator, lexicon, origin, options, report)
-    _write_card(directory / "MODEL_CARD.md", measured)
+    _write_card(directory / "MODEL_CARD.md", CARD_TITLE, _card_section(measured))
     write_manifest(
         directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
+    )
+    manifest = verify_bundle(directory)
+    return manifest if options.dev_target is None else _add_confidence(directory, manifest, options, report)
+
+
+def _add_confidence(directory: Path, manifest: Manifest, options: MeasureOptions, report: Report) -> Manifest:
+    """Fit what the bundle may say of its own translations, in place of what was fitted before.
+
+    Raises:
+        MeasureError: there is nothing to fit on, or the bundle has several directions.
+    """
+    if options.dev_target is None:
+        raise MeasureError("confidence needs the reference translation of the dev set")
+    if len(list(manifest.pairs)) != 1:
+        raise MeasureError("the bundle has several directions; only bundles of one can be measured")
+    translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
+    texts, references = _dev_text(translator, options)
+    seen = observe(translator, texts, references or [], f"confidence on {options.dev_source.name}")
+    confidence = fit_confidence(seen, options.dev_source.name)
+    if confidence is None:
+        report("too few sentences to fit a confidence on")
+        return manifest
+    report(
+        f"confidence: calibration error {confidence.words.error:.3f} of words, "
+        f"{confidence.sentences.error:.3f} of sentences; Pearson with chrF {confidence.correlation:.2f}"
+    )
+    _write_card(directory / "MODEL_CARD.md", CONFIDENCE_TITLE, card_section(confidence))
+    write_manifest(
+        directory, manifest.model_copy(update={"confidence": confidence, "files": describe_files(directory)})
     )
     return verify_bundle(directory)
 
@@ -149,17 +184,20 @@ def _dev_text(translator: DevTranslator, options: MeasureOptions) -> tuple[Seque
     return texts, None if options.dev_target is None else [pairs[text] for text in texts]
 
 
-def _write_card(path: Path, measured: TextMeasures) -> None:
-    """Say in the model card what was measured, in place of what was said before."""
+def _card_section(measured: TextMeasures) -> str:
     masks = ", ".join(f"`{mask.template}` {mask.copied:.1%}" for mask in measured.masks[:3])
     length = measured.comfortable_source_tokens
-    section = (
+    return (
         f"{CARD_TITLE}\n\nMeasured on {measured.set}, {measured.sentences} sentences, greedy. "
         f"Masks that stand for what is not translated come through in: {masks or 'none tried'}. "
         + ("Length does no harm. " if length is None else f"Above {length} tokens texts are better cut. ")
         + f"`{measured.lexicon}`: which pieces become which, learnt from {measured.lexicon_origin}.\n"
     )
+
+
+def _write_card(path: Path, title: str, section: str) -> None:
+    """Say in the model card what was measured, in place of what was said before."""
     card = path.read_text(encoding="utf-8")
     parts = re.split(r"(?m)^(?=## )", card)
-    kept = "".join(part for part in parts if not part.startswith(f"{CARD_TITLE}\n"))
+    kept = "".join(part for part in parts if not part.startswith(f"{title}\n"))
     path.write_text(f"{kept.rstrip()}\n\n{section}", encoding="utf-8")

@@ -184,6 +184,22 @@ class AlignedWords(BaseModel):
     weight: float = Field(ge=0, le=1, description="How sure the link is; 0 if position alone speaks for it.")
 
 
+class Confident(BaseModel):
+    """A part of a translation and how sure the model is of it."""
+
+    target: tuple[int, int] = Field(
+        description="Of `translatedText`: first byte and the one behind the last."
+    )
+    confidence: float = Field(ge=0, le=1)
+
+
+class ConfidenceAnswer(BaseModel):
+    """How sure the model is. What it did not write, such as protected parts, is left out."""
+
+    sentences: list[Confident] = Field(description="The chrF to expect of each sentence, from 0 to 1.")
+    words: list[Confident] = Field(description="Share of such words that stand in a reference translation.")
+
+
 class TranslateAnswer(BaseModel):
     """Answer of `POST /translate`: plain values for one text, arrays in the same order for an array."""
 
@@ -210,6 +226,9 @@ class TranslateAnswer(BaseModel):
     )
     glossary: list[UsedTerm] | list[list[UsedTerm]] | None = Field(
         None, description="Only with a glossary: what became of each of its terms in the text."
+    )
+    confidence: ConfidenceAnswer | list[ConfidenceAnswer] | None = Field(
+        None, description="Only if asked for: how sure the model is of each translation. Ranges count bytes."
     )
     alignments: list[AlignedWords] | list[list[AlignedWords]] | None = Field(
         None,

@@ -158,6 +158,12 @@ class DecodingOptions:
     return_scores: bool = define(
         False, "Whether to answer the score of each translation.", http_name="scores", has_flag=False
     )
+    return_token_scores: bool = define(
+        False,
+        "Whether to keep the log-probability of every token of each translation.",
+        has_field=False,
+        has_flag=False,
+    )
     patience: float = define(
         1.0,
         "Beam search goes on until `beam_size` times this many hypotheses have ended.",

@@ -26,10 +26,13 @@ class Hypothesis:
         score: natural-log probability divided by `length**length_penalty`, where length counts the end token
             if the hypothesis has one (`search` has the details); 0.0 for greedy search without
             `return_scores`.
+        token_scores: natural-log probability of each token and, behind them, of the end token if the
+            hypothesis has one; empty without `return_token_scores`.
     """
 
     tokens: tuple[int, ...]
     score: float
+    token_scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,3 +187,16 @@ def test_alignments_through_english_meet_in_it(server: RunningServer) -> None:
     }
     assert words["Auto"] == "voiture"
     assert words["rot"] == "rouge"
+
+
+def test_confidence_of_one_model_and_of_none(server: RunningServer) -> None:
+    answer = translate(server, "Tom has two cars.", "en", "de", confidence=True).json()
+    (sentence,) = answer["confidence"]["sentences"]
+    assert sentence["target"] == [0, len(answer["translatedText"])]
+    assert answer["confidence"]["words"][0]["target"] == [0, 3]
+    refused = [
+        translate(server, "Das ist gut.", "de", "fr", confidence=True),
+        translate(server, "Tom has two cars.", "en", "de", confidence=True, sampling_topk=10),
+    ]
+    assert [one.status_code for one in refused] == [400, 400]
+    assert all(one.json()["error"].startswith("confidence") for one in refused)

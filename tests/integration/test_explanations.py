@@ -1,6 +1,7 @@
 """Explained translations, by a shipped model."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.engine.observer import NullObserver
+from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError
 from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
@@ -17,7 +19,7 @@ from server.service.text.explanation.requirements import check_explanations
 from server.service.text.model_text import Measured
 from server.service.text.options import TextOptions
 from server.service.text.sentences import Way
-from server.service.translation.decoding_options import choose_each
+from server.service.translation.decoding_options import choose_each, with_token_scores
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
@@ -40,13 +42,17 @@ def explain(model: ServedModel) -> Explain:
     limits = request_limits(Settings(), model.manifest)
     codec = TextCodec(text_side(model, limits), limits)
 
-    def translated(text: str, *, is_html: bool = False, keep: bool = True) -> TextTranslation:
-        reading = Reading(TextOptions(alignments=True), is_html=is_html)
+    def translated(
+        text: str, *, is_html: bool = False, keep: bool = True, beam_size: int = 1
+    ) -> TextTranslation:
+        reading = Reading(TextOptions(alignments=True, confidence=True), is_html=is_html)
         way = Way("en", "de", model.manifest.framing("en", "de"), keep=keep)
         document = codec.read([text], way, reading)
         while document.inputs:
             ids = [one.ids for one in document.inputs]
-            options = choose_each(RequestedOptions(), limits, document.inputs)
+            options = choose_each(RequestedOptions(beam_size=beam_size), limits, document.inputs)
+            if keep:
+                options = with_token_scores(options)
             document.resume([one.result() for one in model.engine.submit("test", ids, options)])
         texts = document.translations(1)
         return codec.explained([text], document, texts, reading)[0] if keep else texts[0]
@@ -99,6 +105,7 @@ def test_the_translation_is_the_same_with_and_without(explain: Explain, text: st
     with_it, without = explain(text, is_html=is_html), explain(text, is_html=is_html, keep=False)
     assert with_it.hypotheses == without.hypotheses
     assert not without.explanation.alignments
+    assert not without.explanation.confidence.words
 
 
 @settings(max_examples=15)
@@ -134,9 +141,79 @@ def test_every_range_is_a_part_of_its_text(explain: Explain, parts: list[str], i
         assert source.strip()
         assert target.strip()
         assert 0 <= one.weight <= 1
+    target, confidence = translation.hypotheses[0].encode(), translation.explanation.confidence
+    for part in (*confidence.sentences, *confidence.words):
+        assert target[slice(*part.target)].decode().strip()
+        assert 0 <= part.confidence <= 1
+
+
+def confidence_by_word(translation: TextTranslation) -> dict[str, float]:
+    target = translation.hypotheses[0].encode()
+    words = translation.explanation.confidence.words
+    return {target[slice(*one.target)].decode(): one.confidence for one in words}
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_words_have_the_confidence_that_was_observed(explain: Explain, beam_size: int) -> None:
+    """What the model knows by heart is surer than what it has to guess."""
+    translation = explain("Tom has two cars.\nThe gnarly zeugma flummoxed him.", beam_size=beam_size)
+    first, second = translation.explanation.confidence.sentences
+    assert first.confidence > second.confidence + 0.1
+    words = confidence_by_word(translation)
+    assert min(words["Tom"], words["zwei"], words["Autos"]) > 0.7
+    assert min(words.values()) < 0.4
+
+
+def test_what_the_model_did_not_write_has_no_confidence(explain: Explain) -> None:
+    words = confidence_by_word(explain("<b>Hello</b> {name}, I have 12.5 km.", is_html=True))
+    assert {"Hallo", "habe"} <= words.keys()
+    assert not {"{name}", "name", "12.5", "km"} & words.keys()
+    assert explain("{name}").explanation.confidence.sentences == ()
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+def test_token_scores_add_up_to_the_score(model: ServedModel, beam_size: int) -> None:
+    """In any batch, whether or not others ask for theirs, and they change nothing."""
+    texts = ["Tom has two cars.", "I do not know him.", "Why?", "The weather is very bad today, isn't it?"]
+    suffix = model.manifest.framing("en", "de").source_suffix
+    ids = [(*model.tokenizer.encode(text), *suffix) for text in texts]
+    plain = DecodingOptions(beam_size=beam_size, num_hypotheses=beam_size, return_scores=True)
+    asked = replace(plain, return_token_scores=True)
+    submit = model.engine.submit
+    alone = [submit("alone", [one], asked)[0].result() for one in ids]
+    mixed = [one.result() for one in submit("mixed", ids, [asked, plain, asked, plain])]
+    without = [one.result() for one in submit("without", ids, plain)]
+    for place, (one, other, bare) in enumerate(zip(alone, mixed, without, strict=True)):
+        assert one.hypotheses == other.hypotheses or place % 2
+        for hypothesis, expected in zip(one.hypotheses, bare.hypotheses, strict=True):
+            assert (hypothesis.tokens, hypothesis.score) == (expected.tokens, expected.score)
+            assert expected.token_scores == ()
+            assert len(hypothesis.token_scores) == len(hypothesis.tokens) + 1  # the end token's
+            mean = sum(hypothesis.token_scores) / len(hypothesis.token_scores)
+            assert mean == pytest.approx(hypothesis.score, abs=1e-4)
+            assert max(hypothesis.token_scores) <= 0
+
+
+def test_forced_tokens_cost_nothing(model: ServedModel) -> None:
+    ids = (*model.tokenizer.encode("Tom has two cars."), *model.manifest.framing("en", "de").source_suffix)
+    (prefix,) = model.tokenizer.encode_target_batch(["Der Tom"])
+    for beam_size in (1, 4):
+        options = DecodingOptions(beam_size, target_prefix=tuple(prefix), return_token_scores=True)
+        (best,) = model.engine.submit("forced", [ids], options)[0].result().hypotheses
+        assert best.tokens[: len(prefix)] == tuple(prefix)
+        assert set(best.token_scores[: len(prefix)]) == {0.0}
+        assert min(best.token_scores[len(prefix) :]) < 0
 
 
 def test_without_tables_nothing_is_invented() -> None:
     check_explanations(TextOptions(), Measured())
     with pytest.raises(InvalidOptionError, match="alignments"):
         check_explanations(TextOptions(alignments=True), Measured())
+    with pytest.raises(InvalidOptionError, match="not calibrated"):
+        check_explanations(TextOptions(confidence=True), Measured())
+
+
+def test_a_draw_has_no_confidence(model: ServedModel) -> None:
+    check_explanations(TextOptions(confidence=True), model.measured)
+    with pytest.raises(InvalidOptionError, match="draw"):
+        check_explanations(TextOptions(confidence=True), model.measured, samples=True)

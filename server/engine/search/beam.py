@@ -21,6 +21,7 @@ in its parent's row if it is the parent's first child, and only the others have 
 are back pointers, read once, for the hypotheses that are asked for.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -91,6 +92,8 @@ class BeamSearch(Search):
         self._always_checked[place] = False
         self._normalised_first[place] = changes and options.follows_transformers
         self._some_first |= bool(self._normalised_first[place])
+        if options.return_token_scores:
+            self._keep_token_scores()
 
     def needs_all(self, count: int) -> bool:
         """Whether a sentence draws or is constrained; see `Search.needs_all`."""
@@ -156,8 +159,11 @@ class BeamSearch(Search):
         steps = self._steps[:count, None] + nth
         chosen = nth[:, None, None], places, made.chosen
         tokens = made.tokens[chosen]
-        for history, written in zip(self._histories, (tokens, made.parents[chosen]), strict=True):
+        for history, written in zip(self._histories, (tokens, made.parents[chosen]), strict=False):
             history[places, steps] = written.swapaxes(0, 1)
+        if len(self._histories) > self._token_scores_at:
+            bits = made.scores[chosen].astype(np.float32).view(np.int32)
+            self._histories[self._token_scores_at][places, steps] = bits.swapaxes(0, 1)
         self._log_probability[:count] = made.scores[-1][places, made.chosen[-1]]
         self._row_of[:count] = np.arange(width)
         ends = (made.tokens[:, :, :width] == self._eos_id).any(axis=2)
@@ -179,7 +185,10 @@ class BeamSearch(Search):
         ranked = self._criteria[place].ranked()[: self._options[place].num_hypotheses]
         cut = self._forced_end and ranked[0][1].length == self._max_length[place]
         found = [(score, self._tokens_of(place, ended)) for score, ended in ranked]
-        return make_result(found, self._eos_id, is_cut=cut)
+        token_scores = []
+        if self._options[place].return_token_scores:
+            token_scores = [self._token_scores_of(place, ended) for _, ended in ranked]
+        return make_result(found, self._eos_id, is_cut=cut, token_scores=token_scores)
 
     def _top_2k(self, logits: Floats, columns: CandidateIds) -> tuple[Places, Floats]:
         """Constrain the scores [N*K, C] and find the 2K best of every row; see `top_2k`."""
@@ -299,18 +308,30 @@ class BeamSearch(Search):
         ]
         criterion = self._criteria[place]
         for k in ended:
-            criterion.add(scores[k], Ended(steps, parents[k], tokens[k]), is_best=k == 0)
+            criterion.add(scores[k], Ended(steps, parents[k], tokens[k], scores[k]), is_best=k == 0)
         self._always_checked[place] = criterion.checks_always
         return ended
 
     def _tokens_of(self, place: int, ended: Ended) -> list[int]:
         """Read the tokens of a hypothesis, first to last, along the back pointers."""
-        tokens, parents = (history[place, : ended.steps].tolist() for history in self._histories)
+        tokens, parents = (history[place, : ended.steps].tolist() for history in self._histories[:2])
         found, beam = [ended.token], ended.beam
         for step in range(ended.steps - 1, -1, -1):
             found.append(tokens[step][beam])
             beam = parents[step][beam]
         return found[::-1]
+
+    def _token_scores_of(self, place: int, ended: Ended) -> list[float]:
+        """Read the log-probability of each token: what the sum of its beam grew by at its step."""
+        kept = self._histories[self._token_scores_at][place, : ended.steps]
+        sums = kept.view(np.float32).tolist()
+        parents = self._histories[1][place, : ended.steps].tolist()
+        along, beam = [ended.log_probability], ended.beam
+        for step in range(ended.steps - 1, -1, -1):
+            along.append(sums[step][beam])
+            beam = parents[step][beam]
+        along.append(0.0)
+        return [min(0.0, after - before) for after, before in itertools.pairwise(along)][::-1]
 
     def _keep(
         self,
@@ -324,8 +345,11 @@ class BeamSearch(Search):
         steps, places = self._steps[:count], self._places[:count]
         parents, tokens = found.parents[places, chosen], found.tokens[places, chosen]
         self._log_probability[:count] = found.scores[places, chosen]
-        for history, written in zip(self._histories, (tokens, parents), strict=True):
+        for history, written in zip(self._histories, (tokens, parents), strict=False):
             history[places[:, 0], steps] = written
+        if len(self._histories) > self._token_scores_at:
+            bits = self._log_probability[:count].astype(np.float32).view(np.int32)
+            self._histories[self._token_scores_at][places[:, 0], steps] = bits
         from_rows = self._row_of[:count][places, parents]
         to_rows = assign_rows(from_rows)
         self._row_of[:count] = to_rows

@@ -37,14 +37,19 @@ class GreedySearch(Search):
         self._length_penalty = arrays.array(np.float64)
         self._scored = arrays.array(np.bool_)
         self._some_scored = False
+        self._token_scored = arrays.array(np.bool_)
         self._log_probability = arrays.array(np.float64)
         self._places = np.arange(max_sentences)
 
     def _admit(self, place: int, options: DecodingOptions, changes: bool) -> None:
         self._length_penalty[place] = options.length_penalty
-        self._scored[place] = options.return_scores
+        scored = options.return_scores or options.return_token_scores
+        self._scored[place] = scored
+        self._token_scored[place] = options.return_token_scores
         self._log_probability[place] = 0.0
-        self._some_scored |= options.return_scores
+        self._some_scored |= scored
+        if options.return_token_scores:
+            self._keep_token_scores()
 
     def advance(self, logits: Floats, columns: CandidateIds = WHOLE_VOCABULARY) -> Advance:
         """Choose the token of every row; see `Search.advance`."""
@@ -88,11 +93,18 @@ class GreedySearch(Search):
             tokens[without_choice] = their_tokens
             scored = scored.copy()
             scored[without_choice] = False
+        token_scores = None
+        if len(self._histories) > self._token_scores_at:
+            token_scores = self._histories[self._token_scores_at]
+            token_scores[places, steps, 0] = 0  # forced tokens cost nothing
         if self._some_scored:
             self._some_scored = bool(self._scored[:count].any())
         if self._some_scored and scored.any():
             rows = np.flatnonzero(scored)
-            self._log_probability[rows] += gained(rows)
+            found = gained(rows)
+            self._log_probability[rows] += found
+            if token_scores is not None:
+                token_scores[rows, steps[rows], 0] = np.asarray(found, np.float32).view(np.int32)
         self._constraints.record(steps, tokens, NO_ROWS, NO_ROWS)
         self._histories[0][places, steps, 0] = tokens
         steps += 1
@@ -127,4 +139,8 @@ class GreedySearch(Search):
                 float(self._log_probability[place]), length, float(self._length_penalty[place])
             )
         cut = self._forced_end and length == self._max_length[place]
-        return make_result([(score, tokens)], self._eos_id, is_cut=cut)
+        token_scores = []
+        if self._token_scored[place]:
+            kept = self._histories[self._token_scores_at][place, :length, 0].copy()
+            token_scores = [kept.view(np.float32).tolist()]
+        return make_result([(score, tokens)], self._eos_id, is_cut=cut, token_scores=token_scores)

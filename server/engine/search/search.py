@@ -92,6 +92,7 @@ class Search(ABC):
         self._eos_id = eos_id
         self._forced_end = forced_end
         self._histories = [np.zeros((max_sentences, 32, beam_width), np.int32) for _ in range(histories)]
+        self._token_scores_at = histories  # index of the history that has the bits of float32
         self._arrays = arrays = SentenceArrays(max_sentences)
         self._steps = arrays.array(np.intp)
         self._max_length = arrays.array(np.intp)
@@ -174,23 +175,37 @@ class Search(ABC):
         for part in (self._arrays, self._constraints, self._sampler):
             part.move(last, to)
 
+    def _keep_token_scores(self) -> None:
+        """Make room for a score of each step of a row, once the first sentence asks for it."""
+        if len(self._histories) == self._token_scores_at:
+            self._histories.append(np.zeros_like(self._histories[0]))
+
     @abstractmethod
     def _admit(self, place: int, options: DecodingOptions, changes: bool) -> None:
         """Do the rest of `admit`; `changes` says whether anything will ever change the sentence's scores."""
 
 
-def make_result(ranked: list[tuple[float, list[int]]], eos_id: int, *, is_cut: bool) -> SearchResult:
+def make_result(
+    ranked: list[tuple[float, list[int]]],
+    eos_id: int,
+    *,
+    is_cut: bool,
+    token_scores: Sequence[Sequence[float]] = (),
+) -> SearchResult:
     """Turn ranked hypotheses into a result without end tokens.
 
     Args:
         ranked: scores and tokens, with the end token if there is one, best first; at least one.
         eos_id: the end token.
         is_cut: whether the end token of the best one was forced upon it.
+        token_scores: of each hypothesis, for each of its tokens; empty if nobody asked.
     """
     ends = [tokens[-1] == eos_id for _, tokens in ranked]
     hypotheses = tuple(
-        Hypothesis(tuple(tokens[:-1] if end else tokens), score)
-        for (score, tokens), end in zip(ranked, ends, strict=True)
+        Hypothesis(
+            tuple(tokens[:-1] if end else tokens), score, tuple(token_scores[place]) if token_scores else ()
+        )
+        for place, ((score, tokens), end) in enumerate(zip(ranked, ends, strict=True))
     )
     return SearchResult(hypotheses, "eos" if ends[0] and not is_cut else "length")
 

@@ -13,11 +13,13 @@ class Ended(NamedTuple):
         steps: made before the one in which it ended.
         beam: that it was after these.
         token: of its last step.
+        log_probability: of all of it.
     """
 
     steps: int
     beam: int
     token: int
+    log_probability: float
 
     @property
     def length(self) -> int:

@@ -110,7 +110,7 @@ def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Mea
     """
     text = manifest.text
     if text is None:
-        return Measured()
+        return Measured(confidence=manifest.confidence)
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     limits = text.checks
     return Measured(
@@ -122,4 +122,5 @@ def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Mea
             limits.from_source_tokens, limits.min_length_ratio, limits.max_length_ratio, limits.min_coverage
         ),
         Lexicon.load(bundle / text.lexicon, *sizes),
+        manifest.confidence,
     )

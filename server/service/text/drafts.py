@@ -22,12 +22,15 @@ class Hypothesis:
         score: of the search; the mean if it was put together of several.
         alarms: what the checks found.
         coverage: how well it accounts for its source; 0 at best.
+        written: pieces that the model wrote with their log-probabilities, the end token as an empty one;
+            empty if nobody asked.
     """
 
     target: Target
     score: float
     alarms: tuple[str, ...] = ()
     coverage: float = 0.0
+    written: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
         alarms: list[str] = []
         scores: list[float] = []
         coverage = 0.0
+        written: list[tuple[str, float]] = []
         for part, draft in zip(parts, drafts, strict=True):
             one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
             start, end = inner_part(part)
@@ -77,12 +81,14 @@ def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
             alarms += one.alarms
             scores.append(one.score)
             coverage += one.coverage
+            written += one.written
         joined.append(
             Hypothesis(
                 Target(text, tuple(spans)),
                 sum(scores) / len(scores),
                 tuple(dict.fromkeys(alarms)),
                 coverage / len(parts),
+                tuple(written),
             )
         )
     reason: FinishReason = "length" if any(draft.finish_reason == "length" for draft in drafts) else "eos"

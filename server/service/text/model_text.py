@@ -1,10 +1,12 @@
 """What the text layer knows of a model: its tokens, masks, word links, limits and checks."""
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from export.bundle import Confidence, as_written
 from export.lexicon import Lexicon, coverage
 from model.tokenizer import Tokenizer
 from server.service.text.output.checks import Checks, Thresholds
@@ -47,6 +49,7 @@ class Measured:
         comfortable_tokens: source tokens above which a sentence is better cut; None if it never is.
         thresholds: of the checks.
         lexicon: lexical tables, if the bundle has some.
+        confidence: how sure the model may say that it is, if that was fitted.
     """
 
     masks: tuple[str, ...] = DEFAULT_MASKS
@@ -54,6 +57,7 @@ class Measured:
     comfortable_tokens: int | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     lexicon: Lexicon | None = None
+    confidence: Confidence | None = None
 
 
 class ModelText:
@@ -80,6 +84,7 @@ class ModelText:
         self._comfortable = measured.comfortable_tokens
         self._lexicon = measured.lexicon
         self._masks = measured.masks, measured.masks_together
+        self.confidence = measured.confidence
         self.vocabulary = Vocabulary(tokenizer)
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
@@ -165,6 +170,14 @@ class ModelText:
     def decoded(self, ids: Sequence[int]) -> str:
         """Turn target ids into text."""
         return self._tokenizer.decode(ids)
+
+    def written(self, tokens: Sequence[int], scores: Sequence[float]) -> tuple[tuple[str, float], ...]:
+        """Name the pieces that the model wrote, each with its log-probability; the end token is empty."""
+        return tuple(as_written(self._target_pieces, tokens, scores))
+
+    @functools.cached_property
+    def _target_pieces(self) -> list[str]:
+        return self._tokenizer.target_pieces()
 
     def clause_borders(self, segment: Segment, language: str, limit: int | None = None) -> list[int]:
         """Find where a sentence is cut that is too long.

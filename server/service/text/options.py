@@ -48,10 +48,14 @@ class TextOptions:
         False, "Whether to answer which words of each translation stand for which of its source."
     )
 
+    confidence: bool = define(
+        False, "Whether to answer how sure the model is of each sentence and word of the translation."
+    )
+
     @property
     def explains(self) -> bool:
         """Whether more is to be said of a translation than its text."""
-        return self.alignments
+        return self.alignments or self.confidence
 
     @property
     def protected_words(self) -> tuple[str, ...]:

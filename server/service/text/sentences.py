@@ -81,11 +81,13 @@ class Delivered:
         segment: the sentence.
         target: its translation.
         placed: the tags of the sentence in the translation.
+        written: pieces that the model wrote for it; see `Hypothesis`.
     """
 
     segment: Segment
     target: Target
     placed: tuple[tuple[int, Tag], ...]
+    written: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,9 @@ class SentenceTranslator:
         )
         delivered = None
         if way.keep:
-            best = draft.hypotheses[0].target
-            delivered = Delivered(segment, best, tuple(self._placed(segment, best, aligner)))
+            best = draft.hypotheses[0]
+            placed = tuple(self._placed(segment, best.target, aligner))
+            delivered = Delivered(segment, best.target, placed, best.written)
         return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms, delivered)
 
     def _draft(
@@ -242,7 +245,8 @@ class SentenceTranslator:
                 if not number:
                     alarms = self._alarms(segment, target, checked, way)
                     coverage = self._model.checks.coverage(checked) if alarms else 0.0
-            found.append(Hypothesis(cleaned(target), one.score, alarms, coverage))
+            written = self._model.written(one.tokens, one.token_scores) if one.token_scores else ()
+            found.append(Hypothesis(cleaned(target), one.score, alarms, coverage, written))
         return Draft(tuple(found), result.finish_reason)
 
     def _alarms(self, segment: Segment, target: Target, checked: Checked, way: Way) -> tuple[str, ...]:

@@ -54,6 +54,15 @@ def choose_each(
     return [_adapted(chosen[size], one) for size, one in zip(sizes, inputs, strict=True)]
 
 
+def with_token_scores(
+    options: DecodingOptions | list[DecodingOptions],
+) -> DecodingOptions | list[DecodingOptions]:
+    """Ask for the log-probability of every token, too."""
+    if isinstance(options, list):
+        return [replace(one, return_token_scores=True) for one in options]
+    return replace(options, return_token_scores=True)
+
+
 def _adapted(options: DecodingOptions, one: ModelInput) -> DecodingOptions:
     changes: dict[str, Any] = {}
     if one.begin:  # what stands before a prompt belongs to it

@@ -30,7 +30,7 @@ from server.service.text.glossary.entries import Glossary
 from server.service.text.languages import Directions
 from server.service.text.options import TextOptions
 from server.service.text.sentences import Way
-from server.service.translation.decoding_options import check_options, choose_each
+from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
@@ -200,7 +200,7 @@ class LineTranslator:
         self._requested = requested
         self._n_best = options.n_best
         self._codec = TextCodec(text_side(model, limits), limits)
-        check_explanations(options.text, model.measured)
+        check_explanations(options.text, model.measured, samples=requested.samples)
         source, target = choose_direction(model.manifest, options.source, options.target)
         framing = model.manifest.framing(source, target)
         self._way = Way(
@@ -302,6 +302,8 @@ class LineTranslator:
             return ()
         ids = [one.ids for one in document.inputs]
         options = choose_each(self._requested, self._limits, document.inputs)
+        if self._reading.options.confidence:
+            options = with_token_scores(options)
         while not self._stop.is_set():
             try:
                 return self._model.engine.submit(f"lines-{next(self._numbers)}", ids, options)

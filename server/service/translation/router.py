@@ -347,6 +347,11 @@ class Router:
     ) -> Translation:
         """Translate with two models; what the client chose of decoding holds for the second."""
         closing.check(request.options)  # before any work is done
+        if request.text_options.confidence:
+            raise InvalidOptionError(
+                f"confidence: {first.source} to {second.target} goes through {second.source}; nothing is "
+                "known of how sure two models are together"
+            )
         under_way = self._under_way.setdefault(whole.request_id, {})
         under_way[request.request_id] = opening
         middle = await opening.translate(

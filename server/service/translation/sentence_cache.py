@@ -14,7 +14,7 @@ from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 Key = tuple[str, int | DecodingOptions, tuple[int, ...]]
 """SHA-256 of the bundle's manifest, how to decode, and the token ids with the model's specials."""
 
-_Entry = tuple[tuple[tuple[tuple[int, ...], float], ...], FinishReason, int, int]
+_Entry = tuple[tuple[tuple[tuple[int, ...], float, tuple[float, ...]], ...], FinishReason, int, int]
 """A result as tuples of numbers, which the garbage collector looks at once and never again: tokens and score
 of each hypothesis, why the best one ended, source and target tokens."""
 
@@ -24,6 +24,7 @@ _MAX_NUMBERED = 1024
 _ENTRY_BYTES = 500
 _HYPOTHESIS_BYTES = 160
 _TOKEN_BYTES = 40
+_SCORE_TOKENS = 3  # what a number of floating point takes, in tokens
 _SEQUENCE_TOKENS = 2  # what a tuple of tokens takes beside them
 
 
@@ -89,7 +90,7 @@ class SentenceCache:
             return None
         self._entries.move_to_end(key)
         self._hits += 1
-        hypotheses = tuple([Hypothesis(tokens, score) for tokens, score in entry[0]])
+        hypotheses = tuple([Hypothesis(*each) for each in entry[0]])
         # A cached result has waited for nothing.
         return SequenceResult(hypotheses, *entry[1:], 0.0, 0.0, 0.0)
 
@@ -100,7 +101,7 @@ class SentenceCache:
             key: of the sentence.
             result: what the engine made of it.
         """
-        hypotheses = tuple([(hypothesis.tokens, hypothesis.score) for hypothesis in result.hypotheses])
+        hypotheses = tuple([(one.tokens, one.score, one.token_scores) for one in result.hypotheses])
         entry = (hypotheses, result.finish_reason, result.source_tokens, result.target_tokens)
         size = _bytes_of(key, entry)
         if size > self._max_bytes or key in self._entries:  # which another request computed meanwhile
@@ -120,6 +121,6 @@ def _bytes_of(key: Key, entry: _Entry) -> int:
     if not isinstance(key[1], int):
         tokens += len(key[1].target_prefix)
         tokens += sum([_SEQUENCE_TOKENS + len(sequence) for sequence in key[1].required])
-    for written, _ in hypotheses:
-        tokens += len(written)
+    for written, _, token_scores in hypotheses:
+        tokens += len(written) + _SCORE_TOKENS * len(token_scores)
     return _ENTRY_BYTES + _HYPOTHESIS_BYTES * len(hypotheses) + _TOKEN_BYTES * tokens

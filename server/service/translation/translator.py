@@ -17,7 +17,7 @@ from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.sentences import Way
 from server.service.translation.cached_decoding import CachedDecoder, Decoded, Phase
-from server.service.translation.decoding_options import check_options, choose_each
+from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
 from server.service.translation.request import RequestedOptions, Translation, TranslationRequest
 from server.service.translation.sentence_cache import SentenceCache
 
@@ -142,7 +142,7 @@ class Translator:
         """
         started_s = self._clock()
         self.check(request.options)
-        check_explanations(request.text_options, self.model.measured)
+        check_explanations(request.text_options, self.model.measured, samples=request.options.samples)
         size = sum(map(len, request.texts))
         framing = self.model.manifest.framing(source, target)
         way = Way(
@@ -167,10 +167,11 @@ class Translator:
         work = _Work(dict.fromkeys(("tokenize", "queue", "encode", "decode", "detokenize"), 0.0))
         work.stages_s["tokenize"] = self._clock() - started_s
         while document.inputs:
+            options = choose_each(request.options, limits, document.inputs)
             decoded = await self._decoder.decode(
                 request.request_id,
                 [one.ids for one in document.inputs],
-                choose_each(request.options, limits, document.inputs),
+                with_token_scores(options) if request.text_options.confidence else options,
                 request.deadline_s,
                 repeatable=request.options.is_repeatable,
             )

@@ -53,7 +53,8 @@ def test_a_bundle_gets_a_section_and_a_lexicon(
     assert [path.name for path in bundle.parent.iterdir()] == [bundle.name]
     found = manifest.text
     assert found is not None
-    assert manifest.model_copy(update={"text": None, "files": {}}) == load_manifest(
+    assert manifest.confidence is not None
+    assert manifest.model_copy(update={"text": None, "confidence": None, "files": {}}) == load_manifest(
         tiny_bundle_int8
     ).model_copy(update={"files": {}})
     assert (found.lexicon, found.set, found.sentences) == (LEXICON_FILE, "dev.en", 220)

@@ -70,7 +70,7 @@ def align_text(
     if not found:
         return []
     target = "".join(piece if isinstance(piece, str) else piece.texts[0] for piece in pieces)
-    to_source, to_target = _byte_offsets(text), _byte_offsets(target)
+    to_source, to_target = byte_offsets(text), byte_offsets(target)
     return sorted(
         (
             Alignment(
@@ -246,7 +246,7 @@ def _unescaped(markup: str) -> str:
     return _ENTITY.sub(lambda match: html.unescape(match[0]), markup)
 
 
-def _byte_offsets(text: str) -> NDArray[np.int64] | range:
+def byte_offsets(text: str) -> NDArray[np.int64] | range:
     """Give for each offset in characters, the end included, that in bytes of UTF-8."""
     if text.isascii():
         return range(len(text) + 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from server.service.text.explanation.alignments import Alignment, align_text, composed
+from server.service.text.explanation.confidence import UNKNOWN, TextConfidence, confidence_of
 from server.service.text.model_text import ModelText
 from server.service.text.options import TextOptions
 from server.service.text.sentences import TranslatedSentence
@@ -19,9 +20,11 @@ class Explanation:
 
     Attributes:
         alignments: its words and those of the text that they stand for.
+        confidence: of its sentences and words.
     """
 
     alignments: tuple[Alignment, ...] = ()
+    confidence: TextConfidence = UNKNOWN
 
 
 NOTHING = Explanation()
@@ -45,7 +48,10 @@ def explain(
         is_html: whether the text is HTML.
     """
     alignments = align_text(text, pieces, model.aligner, is_html=is_html) if options.alignments else ()
-    return Explanation(tuple(alignments))
+    confidence = UNKNOWN
+    if options.confidence and model.confidence is not None:
+        confidence = confidence_of(pieces, model.confidence)
+    return Explanation(tuple(alignments), confidence)
 
 
 def through(first: Explanation, second: Explanation) -> Explanation:
@@ -66,6 +72,14 @@ def fields_of(explanation: Explanation, options: TextOptions) -> dict[str, Any]:
             {"source": list(one.source), "target": list(one.target), "weight": round(one.weight, 4)}
             for one in explanation.alignments
         ]
+    if options.confidence:
+        fields["confidence"] = {
+            name: [{"target": list(one.target), "confidence": round(one.confidence, 3)} for one in each]
+            for name, each in (
+                ("sentences", explanation.confidence.sentences),
+                ("words", explanation.confidence.words),
+            )
+        }
     return fields
 
 

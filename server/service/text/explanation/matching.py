@@ -71,9 +71,11 @@ def _runs(text: str, other: str) -> Iterator[tuple[int, int, int]]:
         found = _nearby(text, i, other, j)
         left -= _NEAR * _NEAR
         window = _WINDOW
-        while found is None and left > 0 and window <= 4 * max(len(text) - i, len(other) - j):
+        while found is None and left > 0:
             left -= 2 * window
             found = _ahead(text, i, other, j, window)
+            if window > max(len(text) - i, len(other) - j):
+                break
             window *= 4
         if found is None:
             length = _common_end(text, i, other, j)

@@ -21,6 +21,7 @@ def test_rewritten_texts_are_matched_around_the_differences() -> None:
     assert place("a  wide\t space here", "a wide space here", "space") == "space"
     assert place("what soooooo good", "what soo good", "good") == "good"
     assert place('<img alt="a long value that goes on and on"> end', '<img alt="kurz"> end', "end") == "end"
+    assert place("Hi {name}, I have 12 km.", "Hi Xavier1, I have Xavier2.", "have") == "have"
     assert place("one two", "one 2wo", "2") is None
     assert place("", "word", "word") is None
 
