@@ -117,27 +117,6 @@ class Table:
         costs = np.round(self.logs[filled] / -LOG_STEP).astype(np.uint8)
         return self.counts, pieces.astype(smallest), costs
 
-    def logs_of(self, sources: Ids, targets: Ids) -> NDArray[np.float32]:
-        """Look pairs up: log p(target | source), [S, T].
-
-        Args:
-            sources: [S], ids of this side.
-            targets: [T], ids of the other side.
-
-        Raises:
-            IndexError: a source id is no piece of this side.
-        """
-        rows = np.asarray(sources, np.int64)
-        different, column = np.unique(np.asarray(targets, np.int64), return_inverse=True)
-        found = np.full((len(rows), len(different)), MISSING, np.float32)
-        if not found.size:
-            return found[:, column]
-        pieces = self.pieces[rows]
-        place = np.minimum(np.searchsorted(different, pieces), len(different) - 1)
-        row, entry = np.nonzero(different[place] == pieces)
-        found[row, place[row, entry]] = self.logs[rows[row], entry]
-        return found[:, column]
-
 
 class _Rows(dict[int, Row]):
     """Rows of a table by piece. Thread-safe: one that two threads make at once is the same."""
@@ -200,14 +179,6 @@ class Lexicon:
         }
         with path.open("wb") as stream:
             np.savez_compressed(stream, **arrays)
-
-    def log_target_given_source(self, source: Ids, target: Ids) -> NDArray[np.float32]:
-        """Look up log p(target piece | source piece), [S, T]; `MISSING` for a pair without an entry."""
-        return self.forward.logs_of(source, target)
-
-    def log_source_given_target(self, source: Ids, target: Ids) -> NDArray[np.float32]:
-        """Look up log p(source piece | target piece), [S, T]; `MISSING` for a pair without an entry."""
-        return self.backward.logs_of(target, source).T
 
 
 def coverage(lexicon: Lexicon, source: Ids, target: Ids) -> float:

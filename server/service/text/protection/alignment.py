@@ -5,13 +5,14 @@ The tables are those of IBM model 1 (Brown et al., 1993) both ways, the prior th
 model's own attention had 48; of 28 everyday sentences it is 4 to 8.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from export.lexicon import Lexicon
+from export.lexicon import MISSING, Lexicon, Row
 from model.tokenizer import Tokenizer
 
 DIAGONAL = 4.0
@@ -26,8 +27,12 @@ MAX_PAIRS = 250_000
 
 _MAX_WORD = 64
 _CACHED_WORDS = 20_000
+_SHORT, _CACHED_DIAGONALS = 40, 500
+_NEVER = math.exp(MISSING)
 
 Matrix = NDArray[np.float32]
+Pieces = tuple[int, ...]
+"""Of a word."""
 
 
 class WordAligner:
@@ -79,7 +84,8 @@ class WordAligner:
             return []
         if count * target_count > MAX_PAIRS:
             return [((2 * j + 1) * count // (2 * target_count), j, 0.0) for j in range(target_count)]
-        prior = _diagonal(count, target_count)
+        is_short = max(count, target_count) <= _SHORT
+        prior = (_short_diagonal if is_short else _diagonal)(count, target_count)
         equal = _equal(source_words, target_words)
         if self._lexicon is None:
             evidence = np.ones_like(prior)
@@ -111,25 +117,41 @@ class WordAligner:
         """
         sources = [self._source_pieces(word[:_MAX_WORD]) for word in source_words]
         targets = [self._target_pieces(word[:_MAX_WORD]) for word in target_words]
-        ids = [[piece for pieces in side for piece in pieces] for side in (sources, targets)]
-        rows, columns = (np.array([len(pieces) for pieces in side]) for side in (sources, targets))
-        forward: Matrix = np.exp(lexicon.log_target_given_source(*ids))
-        backward: Matrix = np.exp(lexicon.log_source_given_target(*ids))
-        forward = _merged(np.add, _merged(np.maximum, forward, rows).T, columns).T
-        backward = _merged(np.add, _merged(np.maximum, backward.T, columns).T, rows)
-        forward /= columns.astype(np.float32)
-        backward /= rows.astype(np.float32)[:, None]
-        return forward, backward
+        forward = _explained(lexicon.forward.rows, sources, targets)
+        return forward, _explained(lexicon.backward.rows, targets, sources).T
 
 
-def _merged(how: np.ufunc, values: Matrix, sizes: NDArray[np.integer]) -> Matrix:
-    """Make one row of each word's rows, which stand one after the other, `sizes` many of each."""
-    starts = np.cumsum(sizes) - sizes
-    merged: Matrix = values[starts]
-    for place in range(1, int(sizes.max())):
-        longer = np.flatnonzero(sizes > place)
-        merged[longer] = how(merged[longer], values[starts[longer] + place])
-    return merged
+def _explained(rows: Mapping[int, Row], words: Sequence[Pieces], others: Sequence[Pieces]) -> Matrix:
+    """Give p(other word | word), [words, others].
+
+    In Python, for a piece has few entries and of those few stand in the other sentence: a fourth of the time
+    that numpy takes for ten words.
+    """
+    places: dict[int, list[int]] = {}
+    for index, pieces in enumerate(others):
+        for piece in pieces:
+            places.setdefault(piece, []).append(index)
+    shares = [1 / len(pieces) for pieces in others]
+    found = np.full((len(words), len(others)), _NEVER, np.float32)
+    for number, pieces in enumerate(words):
+        best: dict[int, float] = {}
+        for piece in pieces:
+            for other, log in rows[piece]:
+                if other in places and log > best.get(other, MISSING):
+                    best[other] = log
+        row = found[number]
+        for other, log in best.items():
+            probability = math.exp(log)
+            for index in places[other]:
+                row[index] += probability * shares[index]
+    return found
+
+
+@lru_cache(_CACHED_DIAGONALS)
+def _short_diagonal(count: int, target_count: int) -> Matrix:
+    prior = _diagonal(count, target_count)
+    prior.flags.writeable = False
+    return prior
 
 
 def _diagonal(count: int, target_count: int) -> Matrix:
