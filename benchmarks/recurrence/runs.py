@@ -33,7 +33,7 @@ from model.evaluation.evaluation_report import Evaluation
 from model.tokenizer import Tokenizer
 from model.training.trainer import Trainer
 
-RATES = (0.001, 0.002, 0.004)
+RATES = (0.002, 0.004, 0.008)
 """Peak learning rates, of which each architecture gets the one that is best for it."""
 
 _RATE_UPDATES = 60

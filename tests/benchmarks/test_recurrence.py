@@ -1,15 +1,20 @@
 """The contest of RNN and Transformer is one of equals, and its probes ask what they say."""
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.recurrence.contenders import ARCHITECTURES, CORPORA, matched_rnn, parameters
+from benchmarks.recurrence import runs
+from benchmarks.recurrence.contenders import ARCHITECTURES, CORPORA, Corpus, matched_rnn, parameters
 from benchmarks.recurrence.probes import agreed, copied, example
 from benchmarks.recurrence.runs import equal_time_updates
-from model.checkpoint import Checkpoint, new_model
+from benchmarks.rnn_against_transformer import main
+from model.checkpoint import Checkpoint, CheckpointConfig, new_model
 from model.config import TransformerConfig
+from tests.toy_training import write_corpus
 
 
 @pytest.mark.parametrize("name", CORPORA)
@@ -70,8 +75,6 @@ class _Words:
 
 
 def test_probes_count_what_is_right() -> None:
-    from model.checkpoint import CheckpointConfig
-
     config = CheckpointConfig(
         name="probe",
         model=TransformerConfig(source_vocab_size=100, target_vocab_size=100),
@@ -81,3 +84,44 @@ def test_probes_count_what_is_right() -> None:
     read = Checkpoint(None, config, _Copier(), _Words())
     assert copied(read, 9) == (1.0, 1.0)
     assert agreed(read, 9) == 0.0  # the verb is no word of the source
+
+
+def test_a_contest_is_run_once_and_its_results_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_corpus(tmp_path, train=120, dev=20)
+    files = {
+        part: (f"{name}.en", f"{name}.de")
+        for part, name in (("train", "train"), ("dev", "dev"), ("test", "dev"))
+    }
+    small = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_heads": 2, "decoder_heads": 2}
+    toy = Corpus(
+        "toy",
+        files,
+        {"kind": "bpe", "size": 345, "character_coverage": 1.0},
+        small | {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
+        updates=12,
+        batch_tokens=200,
+        tokenize="13a",
+        data=tmp_path,
+    )
+    monkeypatch.setitem(CORPORA, "toy", toy)
+    monkeypatch.setattr(runs, "RATES", (0.002, 0.004))
+    monkeypatch.setattr(runs, "_RATE_UPDATES", 2)
+    monkeypatch.setattr(runs, "_COST_BATCHES", 2)
+    monkeypatch.setattr(runs, "_PEAK_WIDTH", 64)
+    out, threads = tmp_path / "out", torch.get_num_threads()
+    command = ["--out", str(out), "--parts", "toy", "--seeds", "1"]
+    main([*command, "--architectures", "rnn"])
+    main([*command, "--plots", str(tmp_path)])
+    torch.set_num_threads(threads)
+    found = json.loads((out / "results.json").read_text())["corpora"]["toy"]
+    assert set(found["runs"]) == {"rnn-1", "transformer-1"}
+    for entry in found["runs"].values():
+        assert [update for update, _, _ in entry["curve"]] == [*range(1, 13)]
+        assert entry["scores"]["equal_updates"]["updates"] == 12
+        assert entry["scores"]["equal_updates"]["by_length"]
+    ended = {entry["scores"]["equal_time"]["updates"] for entry in found["runs"].values()}
+    assert max(ended) == 12
+    assert (tmp_path / "rnn-quality.png").stat().st_size > 1000
+    assert "| toy | rnn |" in capsys.readouterr().out
