@@ -23,7 +23,7 @@ from model.training.batch_loss import BatchLoss
 
 LENGTHS = (8, 16, 32, 64, 128, 240)
 TOKENS = 1920
-_ROUNDS = 3
+_ROUNDS = 5
 
 
 def measured_speed(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
