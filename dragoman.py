@@ -56,7 +56,7 @@ from model.commands import (
     train,
 )
 from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
-from server.cli.commands import api_key, bench_http, generate, reload, serve, translate
+from server.cli.commands import api_key, bench_http, explain, generate, reload, serve, translate
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
 
 app = typer.Typer(
@@ -369,6 +369,14 @@ app.command(
     short_help="Run a model of another task on standard input.",
     epilog=_examples("dragoman generate bundles/g2p --beam-size 4 < words.txt > pronunciations.txt"),
 )(generate)
+app.command(
+    rich_help_panel=MEASURE,
+    short_help="Show how a translation came about.",
+    epilog=_examples(
+        "dragoman explain bundles/en-de 'The red car is fast.'",
+        "dragoman explain bundles/en-de '<b>Two</b> cars.' --html --beam-size 4 --json",
+    ),
+)(explain)
 
 
 if __name__ == "__main__":

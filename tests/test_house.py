@@ -37,7 +37,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager"
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}
 COMMANDS = (
     *("train", "corpus", "average", "prune", "distill", "evaluate", "export", "import", "shortlist"),
-    *("measure", "serve", "reload", "api-key", "bench-http", "translate", "generate", "pull"),
+    *("measure", "serve", "reload", "api-key", "bench-http", "translate", "generate", "pull", "explain"),
 )
 
 

@@ -230,3 +230,24 @@ def generate(
     settings = {"bundle": (bundle,), "workers": workers, "device": device}
     code = serve.generate(settings, requested, n_best=n_best is not None, errors=errors, progress=progress)
     raise typer.Exit(code)
+
+
+def explain(
+    bundle: Annotated[Path, typer.Argument(help="Bundle to translate with.")],
+    text: Annotated[str, typer.Argument(help="Text to translate.")],
+    source: flags.SourceLanguage = None,
+    target: flags.TargetLanguage = None,
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept at each step.")] = 1,
+    html: Annotated[bool, typer.Option("--html", help="The text is HTML.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Translate a text and show how it came about.
+
+    The pieces that the model read and wrote, each with its probability and the likeliest others, translations
+    that the search dropped, which word stands for which, how sure the model is, what the checks found, and
+    where the time went.
+    """
+    from server.cli import explain as explaining
+
+    options = explaining.ExplainOptions(bundle, source, target, beam_size, html, as_json)
+    raise typer.Exit(explaining.explain(text, options))
