@@ -165,7 +165,7 @@ def read_settings(directory: Path) -> ModelSettings:
     path = directory / "config.json"
     values = read_json(path)
     t5 = _validate(T5File, values, path) if values.get("model_type") in T5_TYPES else None
-    if t5 is None and values.get("model_type") not in _FAMILIES:
+    if t5 is None and values.get("model_type") not in tuple(_FAMILIES):
         kind = ascii(values.get("model_type"))[:60]
         raise HuggingFaceError(
             f"{path}: model_type is {kind}; what is read are models of the types "

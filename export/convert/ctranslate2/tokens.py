@@ -77,6 +77,8 @@ def read_tokens(
     """
     stated = read_json(directory / "config.json") if (directory / "config.json").exists() else {}
     named = {key: stated.get(key) or token for key, token in _DEFAULTS.items()}
+    if odd := next((key for key, token in named.items() if not isinstance(token, str)), None):
+        raise HuggingFaceError(f"{directory}/config.json: {odd} is not a token")
     lists = _lists(directory)
     ids = [
         _numbered(tokens, named["unk_token"], size, directory)
@@ -86,6 +88,9 @@ def read_tokens(
     for token in (named["eos_token"], named["decoder_start_token"]):
         if token not in target:
             raise HuggingFaceError(f"{directory}: its target vocabulary has no {ascii(token)[:40]}")
+    for token in ("bos_token",) * bool(stated.get("add_source_bos")) + ("eos_token",):
+        if named[token] not in source:
+            raise HuggingFaceError(f"{directory}: its source vocabulary has no {ascii(named[token])[:40]}")
     prefix = [source[named["bos_token"]]] if stated.get("add_source_bos") else []
     # Where CTranslate2 adds no end token its user does, as transformers' tokenizers do; OpenNMT's models,
     # which start with <s>, have none.

@@ -89,13 +89,15 @@ def read_sentencepiece(path: Path, offset: int = 0) -> Pieces:
     proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         proto.ParseFromString(path.read_bytes())
+        if not all(isinstance(piece.piece, str) for piece in proto.pieces):  # bytes, where they are no UTF-8
+            raise ValueError("a piece is no text")
+        pieces = {
+            number + offset: (piece.piece, piece.score, piece.type)
+            for number, piece in enumerate(proto.pieces)
+            if piece.type in (NORMAL, USER_DEFINED, BYTE)
+        }
     except Exception as error:  # noqa: BLE001 - protobuf's exceptions depend on its implementation
         raise HuggingFaceError(f"{path}: not a SentencePiece model: {error}") from None
-    pieces = {
-        number + offset: (piece.piece, piece.score, piece.type)
-        for number, piece in enumerate(proto.pieces)
-        if piece.type in (NORMAL, USER_DEFINED, BYTE)
-    }
     return Pieces(pieces, proto)
 
 

@@ -30,6 +30,7 @@ from model.data.batching import pad_rows
 from model.evaluation.evaluation import greedy_decode
 from model.transformer import Transformer
 from tests import factories
+from tests.integration.marian import learn_pieces, write_marian
 
 NAMES = ImportNames(sources=["en"], targets=["de"])
 QUIET: Any = lambda line: None  # noqa: E731
@@ -101,7 +102,26 @@ def test_a_converted_marian_model_is_the_one_it_was(directory: Path, original: P
 
 @pytest.mark.parametrize("quantization", [None, "int8", "int16", "float16", "bfloat16"])
 def test_writes_what_ctranslate2_writes(original: Path, tmp_path: Path, quantization: str | None) -> None:
+    check_outputs(convert_with_ctranslate2(original, tmp_path / "ct2", quantization), tmp_path)
+
+
+@pytest.mark.parametrize("quantization", [None, "int8", "int16"])
+def test_a_file_of_version_1_writes_what_ctranslate2_writes(tmp_path: Path, quantization: str | None) -> None:
+    """Files of that version state no heads: CTranslate2, which reads them still, takes eight."""
+    texts = factories.parallel_text(300)
+    pieces = [learn_pieces(lines, tmp_path / f"{i}.spm") for i, lines in enumerate(texts)]
+    heads = {"d_model": 64, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
+    original = write_marian(tmp_path / "opus-mt-en-de", *pieces, **heads)
     directory = convert_with_ctranslate2(original, tmp_path / "ct2", quantization)
+    variables = read_binary(directory / "model.bin").variables
+    later = ("num_heads", "alignment_heads", "alignment_layer", "alibi", "alibi_use_positive_positions")
+    variables = {name: values for name, values in variables.items() if name.rpartition("/")[2] not in later}
+    write(directory / "model.bin", 1, variables)
+    check_outputs(directory, tmp_path)
+
+
+def check_outputs(directory: Path, tmp_path: Path) -> None:
+    """Import a directory, and compare what it writes with what CTranslate2 writes by the same file."""
     config = import_ctranslate2(directory, tmp_path / "back", NAMES, QUIET)
     checkpoint, special = load_checkpoint(tmp_path / "back"), config.special_tokens
     lines = factories.parallel_text(60, seed=5)[0]
