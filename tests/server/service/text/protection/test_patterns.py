@@ -129,6 +129,11 @@ def test_spans_are_disjoint_ascending_and_never_empty(text: str, protect: bool) 
         assert not text[span.end : span.end + 1].isalnum()
 
 
+def test_a_telephone_number_ends_before_another_number() -> None:
+    assert found("Call +44 20 7946 0812 1.234.567,50 times.") == ["+44 20 7946 0812", "1.234.567,50"]
+    assert found("Call +44 20 7946 0812, 1.234.567,50 times.") == ["+44 20 7946 0812", "1.234.567,50"]
+
+
 def test_a_number_takes_no_sign_of_a_placeholder() -> None:
     assert found("Take 1.234.567,50 %(user)s or 20 %{key}, Tom.") == ["1.234.567,50", "%(user)s", "%{key}"]
     assert found("Call +44 20 7946 0812 $t(menu.open) now.") == ["+44 20 7946 0812", "$t(menu.open)"]
