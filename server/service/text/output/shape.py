@@ -6,6 +6,7 @@ away, what it has and the translation lost comes back.
 
 import re
 
+from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Target, is_usual
 
@@ -21,6 +22,8 @@ _INNER_STOP = re.compile(r"[.!?…]\s+\S")
 # Where a translation may well end a sentence.
 _INNER_END = re.compile(r"[.!?…,;:–—]\s+\S")
 _WORD = re.compile(r"\w+")
+_POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
+"""German words that may have their capital for politeness."""
 _QUOTES = re.compile('["“”„«»]')
 
 
@@ -58,7 +61,24 @@ def _inner_stops(source: str, target: Target, language: str) -> list[tuple[int, 
         start = len(target.text[:end].rstrip(".!?…"))
         if start < end < len(target.text.rstrip()):
             edits.append((start, end, ","))
+            if not any(first <= border < last for first, last in kept):
+                edits += _small_letter(source, target.text, border, language)
     return edits
+
+
+def _small_letter(source: str, text: str, at: int, language: str) -> list[tuple[int, int, str]]:
+    """Take the capital from a word that begins no sentence any more, unless it may be a name or a noun."""
+    word = _WORD.match(text, at)
+    if (
+        not word
+        or not text[at].isupper()
+        or _ALWAYS_CAPITAL.match(text, at)
+        or word[0] in _WORD.findall(source)
+    ):
+        return []
+    if language in CAPITAL_NOUNS and word[0].lower() not in abbreviations(language).starters - _POLITE:
+        return []
+    return [(at, at + 1, text[at].lower())]
 
 
 def _disjoint(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
