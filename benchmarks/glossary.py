@@ -44,7 +44,6 @@ _LETTERS = 4
 _COMMON = 0.004
 """Share of sentences above which a source word is too common to be a term."""
 _TEXTS_OF_A_REQUEST = 50
-_CLIENTS = 4
 _SHARE_WITH_TERM = 0.05
 
 
@@ -221,7 +220,9 @@ def spread_terms(lines: Sequence[str], cases: Sequence[Case]) -> list[Case]:
     return list(chosen.values())
 
 
-def measure_speed(client: httpx.Client, lines: Sequence[str], pair: str, rounds: int) -> str:
+def measure_speed(
+    client: httpx.Client, lines: Sequence[str], pair: str, rounds: int, number_of_clients: int
+) -> str:
     """Send lines with the glossary `speed` and without, in turns; returns what the throughput is with it."""
     rates: dict[str, list[float]] = {"without": [], "with": []}
     for number in range(rounds + 1):
@@ -229,7 +230,7 @@ def measure_speed(client: httpx.Client, lines: Sequence[str], pair: str, rounds:
             fields = {"glossary": "speed"} if how == "with" else {}
             parts = [lines[at : at + _TEXTS_OF_A_REQUEST] for at in range(0, len(lines), _TEXTS_OF_A_REQUEST)]
             started_s = time.perf_counter()
-            with ThreadPoolExecutor(_CLIENTS) as clients:
+            with ThreadPoolExecutor(number_of_clients) as clients:
                 list(clients.map(lambda part, fields=fields: ask(client, part, pair, **fields), parts))
             if number:  # the first round warms up
                 rates[how].append(len(lines) / (time.perf_counter() - started_s))
@@ -258,7 +259,11 @@ def measure(pair: str, given: argparse.Namespace) -> tuple[list[str], str]:
             httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600) as client,
         ):
             rows = measure_terms(client, cases, pair)
-            speed = measure_speed(client, lines, pair, given.rounds) if given.rounds else "not measured"
+            speed = (
+                measure_speed(client, lines, pair, given.rounds, given.clients)
+                if given.rounds
+                else "not measured"
+            )
     return rows, speed
 
 
@@ -275,6 +280,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--lines", type=int, default=1000, help="of which 5 %% have a term")
     parser.add_argument("--rounds", type=int, default=7, help="0: measure no throughput")
+    parser.add_argument("--clients", type=int, default=1, help="that send requests at the same time")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     rows, speeds = [], []

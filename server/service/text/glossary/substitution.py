@@ -93,6 +93,8 @@ class TermSubstitution:
             target: a translation.
             matches: of the sentence.
         """
+        if not matches:
+            return Settled(target)
         words = find_words(target.text, target.spans)
         links = link_words(self._segment, target, self._source, words, self._aligner)
         sources_of: dict[int, list[int]] = {}
