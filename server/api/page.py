@@ -1,4 +1,4 @@
-"""Pages for browsers, all from this server: `/` to try it, and `/docs`, the API in Swagger UI."""
+"""Pages for browsers, all from this server: `/` to try it, `/explain` to see why, and `/docs`, the API."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -46,6 +46,7 @@ def page_routes() -> APIRouter:
             return FileResponse(file, media_type=media_type, headers=_FILE_HEADERS)
 
     add_page("/", ours / "page.html", _PAGE_POLICY)
+    add_page("/explain", ours / "explain.html", _PAGE_POLICY)
     add_page("/docs", ours / "docs.html", _DOCS_POLICY)
     add_file("/docs/start.js", ours / "docs.js", _JAVASCRIPT)
     add_file("/docs/swagger-ui-bundle.js", swagger / "swagger-ui-bundle.js", _JAVASCRIPT)

@@ -1,6 +1,7 @@
 """The pages in a real browser, if one is installed: they come up, and their policy stands in nobody's way."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from server.app import create_app
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
+from tests.server_process import serving as running_on
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = (
@@ -55,6 +57,8 @@ def opened(url: str, profile: Path) -> tuple[str, str]:
     [
         ("", '<select id="source"><option value="en">English</option><option value="de">'),
         ("", 'placeholder="Where is the train station?"'),
+        ("explain#q=Two%20words&source=en&target=de", "How sure the model is cannot be said of this pair."),
+        ("explain#q=Two%20words&source=en&target=de", '<p id="words">TWO WORDS</p>'),
         ("docs", 'data-path="/translate"'),
         ("docs#/translate/translate_translate_post", "Try it out"),
     ],
@@ -72,3 +76,18 @@ def test_a_violation_would_be_seen(tmp_path: Path) -> None:
     policy = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\">"
     page.write_text(f"<html><head>{policy}</head><body><script>1</script></body></html>")
     assert "violates" in opened(page.as_uri(), tmp_path / "profile")[1]
+
+
+def test_a_translation_is_explained_on_a_page(repository: Path, tmp_path: Path) -> None:
+    """By a shipped model: the map has a row and a column for each word, and every part has its content."""
+    with running_on(repository / "bundles" / "en-de", tmp_path / "log", workers=1) as server:
+        page, said = opened(
+            f"{server.url}/explain#q=The%20red%20car.&source=en&target=de", tmp_path / "profile"
+        )
+    assert "violates" not in said
+    assert "Uncaught" not in said
+    assert "<tr><th></th><th>Das</th><th>rote</th><th>Auto</th><th>.</th></tr>" in page
+    assert re.search(r'<tr><th>red</th><td></td><td style="[^"]+">\d+</td><td></td><td></td></tr>', page)
+    assert re.search(r'<span title="\d+ of 100 such words[^"]*" style="[^"]*">rote</span>', page)
+    assert re.search(r"<span>decode</span><span>[\d.]+ ms</span>", page)
+    assert '<ol id="others"><li>' in page

@@ -54,6 +54,13 @@ def test_the_first_page_loads_nothing(client: httpx.Client) -> None:
     assert policy(page)["connect-src"] == ["'self'"]
 
 
+def test_the_page_that_explains_loads_nothing(client: httpx.Client) -> None:
+    page = client.get("/explain")
+    assert "Why this translation?" in page.text
+    assert Parts(page.text).loaded == []
+    assert policy(page) == policy(client.get("/"))
+
+
 def test_the_docs_load_what_this_server_has(client: httpx.Client) -> None:
     page = client.get("/docs")
     parts = Parts(page.text)
