@@ -58,9 +58,20 @@ def defaults(manifest: Manifest, beams: int) -> DecodingOptions:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_writes_what_generate_writes_by_its_own_defaults(bundle: Path, directory: Path) -> None:
+    check_outputs(bundle, directory, 130)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+def test_writes_500_that_generate_writes_by_its_own_defaults(bundle: Path, directory: Path) -> None:
+    check_outputs(bundle, directory, 500)
+
+
+def check_outputs(bundle: Path, directory: Path, count: int) -> None:
+    """Compare what the engine and transformers write, greedily and with beams."""
     served, reference = Served(bundle), Reference(directory)
     try:
-        texts = scripts.lines(130, seed=7, odd=True)
+        texts = scripts.lines(count, seed=7, odd=True)
         assert served.ids(texts) == reference.ids(texts)
         for beams in (1, 4):
             settings = {"num_beams": beams} if beams > 1 else {"num_beams": 1, "early_stopping": False}

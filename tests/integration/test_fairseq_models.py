@@ -67,6 +67,18 @@ class _Reference(Reference):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("beams", [1, 4])
 def test_writes_what_generate_writes(served: Served, directory: Path, family: Family, beams: int) -> None:
+    check_outputs(served, directory, family, beams, 130)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("beams", [1, 4])
+def test_writes_500_that_generate_writes(served: Served, directory: Path, family: Family, beams: int) -> None:
+    check_outputs(served, directory, family, beams, 500)
+
+
+def check_outputs(served: Served, directory: Path, family: Family, beams: int, count: int) -> None:
+    """Compare what the engine and transformers write in two directions."""
     chinese = "zh-Hans" if family == "nllb" else "zh"
     pairs = [("en", "de"), (chinese, "de")] if family == "mbart25" else [("en", "de"), ("de", chinese)]
     for source, target in pairs:
@@ -80,7 +92,7 @@ def test_writes_what_generate_writes(served: Served, directory: Path, family: Fa
             model_prefix_tokens=len(prefix),
             early_stopping=False if beams > 1 else None,
         )
-        texts = fairseq.texts(130, seed=beams)
+        texts = fairseq.texts(count, seed=beams)
         expected = reference.generate(texts, num_beams=beams, **reference.forced)
         found = served.generate(texts, options, direction)
         assert found == expected

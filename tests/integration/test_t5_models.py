@@ -137,6 +137,18 @@ def test_scores_and_ids_are_those_of_transformers(tmp_path: Path, kind: str) -> 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["flan", "umt5"])
 def test_writes_what_generate_writes(tmp_path: Path, kind: str) -> None:
+    check_outputs(tmp_path, kind, 130)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_writes_500_that_generate_writes(tmp_path: Path, kind: str) -> None:
+    check_outputs(tmp_path, kind, 500)
+
+
+def check_outputs(tmp_path: Path, kind: str, count: int) -> None:
+    """Compare what the engine and transformers write, greedily and with beams."""
     directory = write(tmp_path / "model", kind)
     text = tmp_path / "dev.txt"
     text.write_text("".join(f"{line}\n" for line in fairseq.texts(210)), encoding="utf-8")
@@ -144,7 +156,7 @@ def test_writes_what_generate_writes(tmp_path: Path, kind: str) -> None:
     import_model(str(directory), tmp_path / "bundle", None, NAMES, fp32_options(text), lambda line: None)
     served, reference = Served(tmp_path / "bundle"), Reference(directory)
     try:
-        texts = fairseq.texts(130, seed=3)
+        texts = fairseq.texts(count, seed=3)
         for beams in (1, 4):
             stop = {"early_stopping": False} if beams > 1 else {}
             options = DecodingOptions(beam_size=beams, max_decoding_length=29, **stop)
