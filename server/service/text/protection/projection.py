@@ -19,6 +19,8 @@ from server.service.text.segment import Segment, Tag, Target
 Placed = list[tuple[int, Tag]]
 _MAX_WORK = 400_000  # elements times words; what has more goes by relative position
 
+_NEAR_SPACES = 200  # on either side of where a line break is expected
+
 
 def place_tags(segment: Segment, target: Target, aligner: Aligner | None = None) -> Placed:
     """Find the places of a sentence's tags in its translation.
@@ -198,7 +200,10 @@ class _Projection:
         for unit in breaks:
             wanted = unit.tags[0].at * scale
             is_plain = unit.tags[0].breaks_line
-            gaps = [gap for gap in spaces if gap > behind and (is_plain or self._is_at(gap, unit.parent))]
+            first = bisect_left(spaces, behind + 1)
+            nearest = max(first, bisect_left(spaces, wanted, key=lambda gap: words[gap].start))
+            near = spaces[max(first, nearest - _NEAR_SPACES) : nearest + _NEAR_SPACES]
+            gaps = [gap for gap in near if is_plain or self._is_at(gap, unit.parent)]
             inner = [gap for gap in gaps if tree.contains(unit.parent, self._gaps[gap][1])]
             unit.gap = min(inner or gaps, key=lambda gap: abs(words[gap].start - wanted), default=-1)
             if unit.gap < 0 and is_plain:
