@@ -131,6 +131,7 @@ def test_spans_are_disjoint_ascending_and_never_empty(text: str, protect: bool) 
 
 def test_a_telephone_number_ends_before_another_number() -> None:
     assert found("Call +44 20 7946 0812 1.234.567,50 times.") == ["+44 20 7946 0812", "1.234.567,50"]
+    assert found("Call +44 20 7946 0812 €19.99 now.") == ["+44 20 7946 0812", "€19.99"]
     assert found("Call +44 20 7946 0812, 1.234.567,50 times.") == ["+44 20 7946 0812", "1.234.567,50"]
 
 
