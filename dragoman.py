@@ -226,7 +226,7 @@ def export(
 @app.command(
     "import",
     rich_help_panel=CONVERT,
-    short_help="Turn a MarianMT model into a bundle.",
+    short_help="Turn a model of another library into a bundle.",
     epilog=_examples(
         "dragoman import opus-mt-en-de --out bundles/opus-en-de --precision int8 \\",
         "    --dev-source dev.en.gz --dev-target dev.de.gz",
@@ -264,7 +264,7 @@ def import_model(
     force: Force = False,
     threads: Threads = 1,
 ) -> None:
-    """Bring in a MarianMT model as a bundle, or take the weights of a bundle out as a checkpoint.
+    """Bring in a model of another library as a bundle, or take the weights of a bundle out as a checkpoint.
 
     Nothing of the model is run before its files are checked, and no pickle is ever loaded. Of a multilingual
     model the first target is the language of --dev-target.

@@ -30,7 +30,7 @@ from server.service.clients.quotas import Allowances
 from server.settings import Settings
 
 KEY_FIELD = "api_key"
-GUARDED_PATHS = ("/translate", "/detect", "/models")
+GUARDED_PATHS = ("/translate", "/generate", "/detect", "/models")
 """Whose routes ask an `Access`. A test asks every route without a key."""
 
 _SCHEME = b"bearer"

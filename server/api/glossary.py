@@ -34,7 +34,7 @@ class UsedTerm(BaseModel):
     satisfied: bool = Field(description="Whether the translation has it wherever the text has the term.")
 
 
-def read_glossary(given: InlineGlossary | None) -> str | Glossary | None:
+def read_glossary(given: InlineGlossary) -> str | Glossary | None:
     """Read the field.
 
     Args:
@@ -47,7 +47,7 @@ def read_glossary(given: InlineGlossary | None) -> str | Glossary | None:
         InvalidOptionError: there are too many entries, or one is none; the message says which, without any
             of its text.
     """
-    if given is None or isinstance(given, str):
+    if isinstance(given, str):
         return given
     if len(given) > MAX_INLINE_ENTRIES:
         raise InvalidOptionError(

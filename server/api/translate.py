@@ -223,7 +223,7 @@ class TranslateEndpoint(TextEndpoint):
             options=fields.requested_options(),
             is_html=fields.format == "html",
             text_options=fields.text_options(self.text_defaults),
-            glossary=read_glossary(fields.glossary),
+            glossary=None if fields.glossary is None else read_glossary(fields.glossary),
         )
         explained = job.text_options if job.text_options.explains else None
         return Asked(

@@ -56,7 +56,11 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
         (["average", "missing", "--out", "x"], 1, "dragoman average: .*"),
         (["corpus", "missing", "--out", "x"], 1, "dragoman corpus: missing: .*"),
         (["distill", "missing", "--reference", "x"], 1, "dragoman distill: missing: .*"),
-        (["evaluate", "m", "--source", "missing", "--reference", "x"], 1, "dragoman evaluate: missing: .*"),
+        (
+            ["evaluate", "m", "--source", "missing", "--reference", "x"],
+            1,
+            "dragoman evaluate: m/config.json: .*",
+        ),
     ],
 )
 def test_an_error_is_one_line_that_names_its_command(arguments: list[str], code: int, line: str) -> None:
@@ -115,10 +119,10 @@ def test_help_shows_every_command_in_its_group_and_the_exit_codes() -> None:
     commands = {
         group: re.findall(r"^  ([a-z][a-z-]+)  ", rows, re.MULTILINE) for group, rows in groups.items()
     }
-    assert commands["Train"] == ["train", "corpus", "average", "distill"]
-    assert commands["Bring in and out"] == ["export", "import", "shortlist", "measure"]
-    assert commands["Serve"] == ["serve", "reload", "api-key", "translate"]
-    assert commands["Measure"] == ["evaluate", "bench-http"]
+    assert commands["Train"] == ["train", "corpus", "average", "prune", "distill"]
+    assert commands["Bring in and out"] == ["export", "import", "pull", "shortlist", "measure"]
+    assert commands["Serve"] == ["serve", "reload", "api-key", "translate", "generate"]
+    assert commands["Measure"] == ["evaluate", "bench-http", "explain"]
     assert sum(map(len, commands.values())) == len(dragoman.app.registered_commands)
     for code, meaning in EXIT_CODES.items():
         assert re.search(rf"^ +{code} +{re.escape(meaning)}$", done.stdout, re.MULTILINE)

@@ -20,6 +20,7 @@ from export.convert.huggingface_config import read_settings
 from export.convert.huggingface_files import HuggingFaceError, find_directory, read_front_matter
 from export.convert.import_command import import_model
 from export.convert.vocabularies.vocabulary import ImportNames
+from export.fetch.download import FetchError
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions
 from model.checkpoint import CheckpointConfig, load_checkpoint
@@ -309,7 +310,7 @@ def test_languages_of_a_multilingual_model(tmp_path: Path, original: Path) -> No
 
 def test_a_name_on_the_hub_without_network_or_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(HuggingFaceError, match="pip install huggingface_hub"):
+    with pytest.raises(FetchError, match="pip install huggingface_hub"):
         find_directory("Helsinki-NLP/opus-mt-en-de", Report.append)
     for name in ("/nowhere", "no such thing", "../x/y/z"):
         with pytest.raises(HuggingFaceError, match="no such directory"):
