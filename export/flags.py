@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-Precision = Annotated[Literal["fp32", "fp16", "int8"], typer.Option(help="fp16 is for CUDA.")]
+PrecisionName = Literal["fp32", "fp16", "int8"]
+Precision = Annotated[PrecisionName, typer.Option(help="fp16 is for CUDA.")]
 DevSource = Annotated[
     list[Path] | None,
     typer.Option(

@@ -15,7 +15,7 @@ from export.flags import (
     Force,
     ImportKind,
     ModelName,
-    Precision,
+    PrecisionName,
     Prompt,
     SourceLanguages,
     TargetLanguages,
@@ -44,7 +44,8 @@ def pull(
     prompt: Prompt = None,
     name: ModelName = None,
     precision: Annotated[
-        Precision | None, typer.Option(show_default="int8 if there is text, else fp32")
+        PrecisionName | None,
+        typer.Option(help="fp16 is for CUDA.", show_default="int8 if there is text, else fp32"),
     ] = None,
     dev_source: DevSource = None,
     dev_target: DevTarget = None,

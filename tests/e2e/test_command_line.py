@@ -8,6 +8,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import dragoman
 import export.cli
@@ -95,6 +97,16 @@ def test_a_refused_bundle_has_the_same_code_wherever_it_is_met(tmp_path: Path) -
         assert done.returncode == EXIT_BAD_BUNDLE, (arguments, done.stderr)
         assert re.match(rf"dragoman {arguments[0]}: .*manifest\.json: ", done.stderr), done.stderr
     assert (export.cli.EXIT_FAILED, export.cli.EXIT_BAD_BUNDLE) == (EXIT_FAILED, EXIT_BAD_BUNDLE)
+
+
+@pytest.mark.parametrize("command", sorted(typer.main.get_group(dragoman.app).commands))
+def test_help_is_for_people(command: str) -> None:
+    """No type of Python's stands where a flag's values belong."""
+    shown = CliRunner().invoke(dragoman.app, [command, "--help"])
+    assert shown.exit_code == 0
+    assert f" {command} " in shown.stdout.splitlines()[0]
+    assert "typing." not in shown.stdout
+    assert "object at 0x" not in shown.stdout
 
 
 def test_durations_and_sizes_have_units(tiny_bundle: Path) -> None:
