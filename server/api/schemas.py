@@ -1,5 +1,6 @@
 """The JSON that comes in and goes out, as pydantic models; also the source of the OpenAPI document."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -36,9 +37,9 @@ class DecodingFields(BaseModel):
         target_prefix: str | list[str] | None
 
     @property
+    @abstractmethod
     def given_texts(self) -> str | list[str]:
         """The texts, be it one or several."""
-        raise NotImplementedError
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +92,7 @@ class Asked:
     answer: Callable[[Translation], dict[str, Any]]
 
 
-class TextEndpoint:
+class TextEndpoint(ABC):
     """Answers requests that bring texts for a model. Used from the event loop.
 
     It is plain ASGI: FastAPI documents it and can route to it, but two thirds of what a request costs the
@@ -122,6 +123,7 @@ class TextEndpoint:
         self._check_room = check_room
         self._access = access
 
+    @abstractmethod
     def ask(
         self, given: Fields, record: RequestRecord, request_id: str, deadline_s: float, *, typed: bool
     ) -> Asked:
@@ -137,7 +139,6 @@ class TextEndpoint:
         Raises:
             InvalidRequestError: a field is missing or of the wrong type, or cannot be served.
         """
-        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request as an ASGI application."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from server.service.text.drafts import CUT_RUNG, Draft, Hypothesis
 from server.service.text.glossary.entries import Entry, Match
-from server.service.text.glossary.substitution import Settled, TermSubstitution
+from server.service.text.glossary.substitution import Substituted, TermSubstitution
 from server.service.text.jobs import Job
 from server.service.text.protection.words import find_words
 from server.service.text.segment import Segment, Span, Target
@@ -95,19 +95,19 @@ def with_terms(
     Returns:
         The translations, without those that lack more terms than the best one, and what became of the terms.
     """
-    settled = [substitution.settle(one.target, matches) for one in draft.hypotheses]
-    forced = settled[0].missing
+    substituted = [substitution.substitute(one.target, matches) for one in draft.hypotheses]
+    forced = substituted[0].missing
     if forced:
         tried = yield from _forced(segment, forced, matches, substitution, redraft)
         # A sentence that would have to be cut at its terms is worse than one without them.
         if tried[0].rung < CUT_RUNG or draft.rung == CUT_RUNG:
-            draft, settled = tried
+            draft, substituted = tried
         else:
             forced = ()
-    best = settled[0]
+    best = substituted[0]
     kept = [
         replace(one, target=found.target)
-        for one, found in zip(draft.hypotheses, settled, strict=True)
+        for one, found in zip(draft.hypotheses, substituted, strict=True)
         if len(found.missing) <= len(best.missing)
     ]
     return replace(draft, hypotheses=tuple(kept)), merged(_uses(matches, best, forced))
@@ -119,18 +119,18 @@ def _forced(
     matches: Sequence[Match],
     substitution: TermSubstitution,
     redraft: Callable[[Segment], Job[Draft]],
-) -> Job[tuple[Draft, list[Settled]]]:
+) -> Job[tuple[Draft, list[Substituted]]]:
     """Translate once more with masks for some terms; every translation then has these."""
     marks = {f"{_MARK}{number}": match for number, match in enumerate(missing)}
     spans = [Span(match.start, match.end, mark) for mark, match in marks.items()]
     masked = sorted([*segment.spans, *spans], key=lambda span: span.start)
     draft = yield from redraft(replace(segment, spans=tuple(masked), tags=()))
     others = [match for match in matches if match not in missing]
-    settled = [substitution.settle(one.target, others) for one in draft.hypotheses]
-    return draft, [replace(one, target=substitution.unmasked(one.target, marks)) for one in settled]
+    substituted = [substitution.substitute(one.target, others) for one in draft.hypotheses]
+    return draft, [replace(one, target=substitution.unmasked(one.target, marks)) for one in substituted]
 
 
-def _uses(matches: Sequence[Match], best: Settled, forced: Sequence[Match]) -> Iterator[TermUse]:
+def _uses(matches: Sequence[Match], best: Substituted, forced: Sequence[Match]) -> Iterator[TermUse]:
     for match in matches:
         how: How = "found"
         if match in best.missing:

@@ -19,7 +19,7 @@ _BEGINS = re.compile(r"(?:^|[.!?:]\s)[\s\"'“”„«»‘’¿¡(\[–—-]*$"
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Substituted:
     """A translation with as many terms as could be had without another try.
 
     Attributes:
@@ -82,7 +82,7 @@ class TermSubstitution:
         self._prefix = prefix
         self._source = find_words(segment.text, segment.spans)
 
-    def settle(self, target: Target, matches: Sequence[Match]) -> Settled:
+    def substitute(self, target: Target, matches: Sequence[Match]) -> Substituted:
         """Look for terms in a translation, and write those that are missing if that is safe.
 
         A term is there if it, or one of its forms, stands on the borders of words and for no other word. One
@@ -94,7 +94,7 @@ class TermSubstitution:
             matches: of the sentence.
         """
         if not matches:
-            return Settled(target)
+            return Substituted(target)
         words = find_words(target.text, target.spans)
         links = link_words(self._segment, target, self._source, words, self._aligner)
         sources_of: dict[int, list[int]] = {}
@@ -114,7 +114,7 @@ class TermSubstitution:
                 taken.update(piece)
                 edits[match] = edit
         missing = tuple(match for match in left if match not in edits)
-        return Settled(target.edited(sorted(edits.values())), missing, tuple(edits))
+        return Substituted(target.edited(sorted(edits.values())), missing, tuple(edits))
 
     def unmasked(self, target: Target, terms: Mapping[str, Match]) -> Target:
         """Write terms in the place of the spans that stand for them.

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.glossary import read_aligner
 from server.service.text.glossary.entries import Glossary, make_entry
-from server.service.text.glossary.substitution import Settled, TermAligner, TermSubstitution
+from server.service.text.glossary.substitution import Substituted, TermAligner, TermSubstitution
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.segment import Segment, Span, Target
 
@@ -16,18 +16,18 @@ def aligner(repository: Path) -> WordAligner:
     return read_aligner(repository / "bundles" / "en-de")
 
 
-def settle(
+def substitute(
     aligner: WordAligner, source: str, target: Target | str, *entries: tuple[str, ...], language: str = "de"
-) -> Settled:
+) -> Substituted:
     segment = Segment(source)
     matches = Glossary([make_entry(one[0], one[1], one[2:]) for one in entries]).find(segment)
     substitution = TermSubstitution(segment, aligner, language)
-    return substitution.settle(Target(target) if isinstance(target, str) else target, matches)
+    return substitution.substitute(Target(target) if isinstance(target, str) else target, matches)
 
 
 def test_words_are_replaced_where_they_stand_for_a_term(aligner: WordAligner) -> None:
     source, target = "The dog sees the cat in the garden.", "Der Hund sieht die Katze im Garten."
-    found = settle(aligner, source, target, ("dog", "Kläffer"), ("cat", "Mieze"))
+    found = substitute(aligner, source, target, ("dog", "Kläffer"), ("cat", "Mieze"))
     assert found.target.text == "Der Kläffer sieht die Mieze im Garten."
     assert [match.entry.source for match in found.written] == ["dog", "cat"]
     assert not found.missing
@@ -36,57 +36,57 @@ def test_words_are_replaced_where_they_stand_for_a_term(aligner: WordAligner) ->
 def test_what_is_there_is_left_in_any_accepted_form(aligner: WordAligner) -> None:
     source, target = "The dogs sleep.", "Die Hunde schlafen."
     for entry in (("dogs", "Hunde"), ("dogs", "Hund", "Hunde"), ("dogs", "hunde")):
-        found = settle(aligner, source, target, entry)
+        found = substitute(aligner, source, target, entry)
         assert (found.target.text, found.missing, found.written) == (target, (), ())
 
 
 def test_each_place_needs_its_own(aligner: WordAligner) -> None:
     source, target = "The dog and the dog.", "Der Kläffer und der Hund."
-    found = settle(aligner, source, target, ("dog", "Kläffer"))
+    found = substitute(aligner, source, target, ("dog", "Kläffer"))
     assert found.target.text == "Der Kläffer und der Kläffer."
 
 
 def test_the_translation_of_another_word_does_not_count(aligner: WordAligner) -> None:
     source, target = "The table and the door.", "Der Tisch und die Tür."
-    found = settle(aligner, source, target, ("door", "Tisch"))
+    found = substitute(aligner, source, target, ("door", "Tisch"))
     assert found.target.text == "Der Tisch und die Tisch."
 
 
 def test_several_words_become_one_and_one_several(aligner: WordAligner) -> None:
-    found = settle(
+    found = substitute(
         aligner, "The train station is new.", "Der Bahnhof ist neu.", ("train station", "Haltepunkt")
     )
     assert found.target.text == "Der Haltepunkt ist neu."
-    found = settle(aligner, "I like dogs.", "Ich mag Hunde.", ("dogs", "alte Kläffer"))
+    found = substitute(aligner, "I like dogs.", "Ich mag Hunde.", ("dogs", "alte Kläffer"))
     assert found.missing, "a small letter says that it is another kind of word"
-    found = settle(aligner, "I like dogs.", "Ich mag Hunde.", ("dogs", "Kläffer aller Art"))
+    found = substitute(aligner, "I like dogs.", "Ich mag Hunde.", ("dogs", "Kläffer aller Art"))
     assert found.target.text == "Ich mag Kläffer aller Art."
 
 
 def test_capitals_of_the_place_are_kept(aligner: WordAligner) -> None:
-    found = settle(aligner, "Dogs are nice.", "Hunde sind nett.", ("dogs", "vierbeiner"))
+    found = substitute(aligner, "Dogs are nice.", "Hunde sind nett.", ("dogs", "vierbeiner"))
     assert found.target.text == "Vierbeiner sind nett."
-    found = settle(aligner, "He is swimming.", "Er schwimmt.", ("swimming", "Schwimmer"))
+    found = substitute(aligner, "He is swimming.", "Er schwimmt.", ("swimming", "Schwimmer"))
     assert found.missing, "a noun does not take the place of a verb"
-    found = settle(aligner, "DOGS ARE NICE.", "HUNDE SIND NETT.", ("dogs", "Kläffer"))
+    found = substitute(aligner, "DOGS ARE NICE.", "HUNDE SIND NETT.", ("dogs", "Kläffer"))
     assert found.missing, "words in capitals are not in the tables"
 
 
 def test_what_the_client_begins_with_is_kept(aligner: WordAligner) -> None:
     segment, target = Segment("The dog sees a dog."), Target("Der Hund sieht einen Hund.")
     matches = Glossary([make_entry("dog", "Kläffer")]).find(segment)
-    found = TermSubstitution(segment, aligner, "de", "Der Hund").settle(target, matches)
+    found = TermSubstitution(segment, aligner, "de", "Der Hund").substitute(target, matches)
     assert found.target.text == "Der Hund sieht einen Kläffer."
     assert list(found.missing) == matches[:1]
 
 
 def test_words_apart_are_not_replaced(aligner: WordAligner) -> None:
-    found = settle(
+    found = substitute(
         aligner, "He called her up yesterday.", "Er rief sie gestern an.", ("called", "kontaktierte")
     )
     assert found.target.text in ("Er kontaktierte sie gestern an.", "Er rief sie gestern an.")
     source, target = "I gave up smoking.", "Ich gab das Rauchen auf."
-    found = settle(aligner, source, target, ("gave up", "beendete"))
+    found = substitute(aligner, source, target, ("gave up", "beendete"))
     assert (found.target.text == target) == bool(found.missing)
 
 
@@ -94,7 +94,7 @@ def test_spans_stay_where_they_are(aligner: WordAligner) -> None:
     target = Target("Der Hund von {x} schläft.", (Span(13, 16, "{x}"),))
     segment = Segment("The dog of {x} sleeps.", (Span(11, 14, "{x}"),))
     matches = Glossary([make_entry("dog", "Wachhund")]).find(segment)
-    found = TermSubstitution(segment, aligner, "de").settle(target, matches)
+    found = TermSubstitution(segment, aligner, "de").substitute(target, matches)
     assert found.target == Target("Der Wachhund von {x} schläft.", (Span(17, 20, "{x}"),))
 
 
