@@ -6,7 +6,6 @@ pre-norm models: MarianMT's files with Pegasus's weights.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,15 +21,13 @@ from export.convert.vocabularies.fairseq import read_fairseq
 from export.convert.vocabularies.marian import read_marian
 from export.convert.vocabularies.plain import read_pegasus, read_t5
 from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, usable_name
+from export.convert.write_checkpoint import write_model
 from model.checkpoint import (
     CheckpointConfig,
     CheckpointError,
     Direction,
     SpecialTokens,
     build_model,
-    check_vocabulary,
-    model_tensors,
-    write_directory,
 )
 from model.config import TransformerConfig
 from model.positions import sinusoidal_table
@@ -99,18 +96,7 @@ def import_checkpoint(
     )
     for setting in settings.unapplied:
         report(f"not honoured: the generation setting {setting}")
-    with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
-        write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
-        try:
-            check_vocabulary(config.load_tokenizer(Path(aside) / "tokenizer"), config, directory)
-        except CheckpointError as error:
-            raise HuggingFaceError(str(error)) from None
-    write_directory(
-        out,
-        {"model.safetensors": model_tensors(model)},
-        {"config.json": config.model_dump_json(indent=1) + "\n"},
-        vocabulary.files,
-    )
+    write_model(out, config, model, vocabulary, directory)
     size = sum(tensor.numel() for tensor in model.parameters())
     served = f"{len(directions)} direction(s)" if directions else f"{len(config.languages)} languages"
     report(f"{config.name}: {size:,} parameters, {served}")

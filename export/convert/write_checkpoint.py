@@ -18,6 +18,7 @@ from model.checkpoint import (
     model_tensors,
     write_directory,
 )
+from model.encoder_decoder import EncoderDecoder
 
 
 def write_checkpoint(
@@ -44,15 +45,37 @@ def write_checkpoint(
     """
     try:
         model = build_model(config.model, tensors, origin).eval()
-        with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
-            write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
-            check_vocabulary(config.load_tokenizer(Path(aside) / "tokenizer"), config, origin)
     except CheckpointError as error:
         raise HuggingFaceError(str(error)) from None
+    write_model(out, config, model, vocabulary, origin)
+    report(f"{config.name}: {sum(tensor.numel() for tensor in model.parameters()):,} parameters")
+
+
+def write_model(
+    out: Path, config: CheckpointConfig, model: EncoderDecoder, vocabulary: Vocabulary, origin: Path
+) -> None:
+    """Write a checkpoint of a model that is built, if the tokenizer fits its configuration.
+
+    Args:
+        out: the checkpoint; replaced if it exists.
+        config: what config.json will say.
+        model: whose weights are written.
+        vocabulary: whose files are written.
+        origin: named in errors.
+
+    Raises:
+        HuggingFaceError: something does not fit.
+        TokenizerError: the tokenizer's files are odd.
+    """
+    with tempfile.TemporaryDirectory(prefix="dragoman-import-") as aside:
+        write_directory(Path(aside) / "tokenizer", {}, {}, vocabulary.files)
+        try:
+            check_vocabulary(config.load_tokenizer(Path(aside) / "tokenizer"), config, origin)
+        except CheckpointError as error:
+            raise HuggingFaceError(str(error)) from None
     write_directory(
         out,
         {"model.safetensors": model_tensors(model)},
         {"config.json": config.model_dump_json(indent=1) + "\n"},
         vocabulary.files,
     )
-    report(f"{config.name}: {sum(tensor.numel() for tensor in model.parameters()):,} parameters")
