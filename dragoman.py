@@ -55,7 +55,7 @@ from model.commands import (
     reported_errors,
     train,
 )
-from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine
+from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine, run
 from server.cli.commands import api_key, bench_http, explain, generate, reload, serve, translate
 from server.cli.exit_codes import EXIT_BAD_BUNDLE, fail
 
@@ -379,5 +379,10 @@ app.command(
 )(explain)
 
 
+def main() -> None:
+    """Run the command of the command line."""
+    run(app)
+
+
 if __name__ == "__main__":
-    app()
+    main()

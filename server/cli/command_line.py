@@ -1,7 +1,9 @@
-"""The command line's one voice: grouped help, `--version`, and one line for every error of usage."""
+"""The command line's one voice: grouped help, `--version`, one line for every error of usage, and the end."""
 
+import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import typer
@@ -45,3 +47,20 @@ def _report(command: str, error: Any) -> int:
     if not said.endswith("?"):  # "Did you mean ...?" is a remedy already
         said = f"{said.rstrip('.')}; see {f'dragoman {command}'.rstrip()} --help"
     return fail(command, int(error.exit_code), said)
+
+
+def run(app: Callable[[], object]) -> None:
+    """Run a command line and end the process with its exit code.
+
+    A thread of ours that a command leaves behind stands where nothing can stop it: it reads an input that is
+    still open, or loads a model. Python before 3.14 unwinds such threads as it ends, which inside a native
+    library is an abort; so with one left, the process ends here.
+    """
+    try:
+        app()
+    except SystemExit as end:
+        if not any(thread.name.startswith("dragoman-") for thread in threading.enumerate()):
+            raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0)

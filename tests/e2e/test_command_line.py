@@ -150,3 +150,32 @@ def test_the_exit_codes_are_documented(repository: Path) -> None:
 def test_the_version_is_that_of_the_package() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"dragoman {metadata.version('dragoman')}\n")
+
+
+_LEFT_BEHIND = """
+import sys, threading
+import dragoman
+from sentencepiece import SentencePieceProcessor
+
+processor, running = SentencePieceProcessor(model_file=sys.argv[1]), threading.Event()
+
+def work():
+    while True:
+        running.set()
+        processor.encode(["a line of the input"] * 2000)
+
+def command():
+    threading.Thread(target=work, name="dragoman-reader", daemon=True).start()
+    running.wait()
+    print("answered", end="")
+    sys.exit(5)
+
+dragoman.app = command
+dragoman.main()
+"""
+
+
+def test_a_thread_that_a_command_leaves_in_a_library_does_not_abort_the_process(tiny_bundle: Path) -> None:
+    command = [sys.executable, "-c", _LEFT_BEHIND, str(tiny_bundle / "source.spm")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "answered", "")
