@@ -22,8 +22,8 @@ _MASK = "PH1"
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)")
 _LONGEST_ABBREVIATION = 6
-_TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU"))
-"""Abbreviations that are mostly translated; the two last ones are those of `EE.UU.`."""
+_TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU", "ID", "US", "USA", "UK"))
+"""Abbreviations that are mostly translated; `EE` and `UU` are those of `EE.UU.`."""
 _BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
 """What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
 _SPELLED_PIECES = 3
@@ -135,7 +135,8 @@ class ModelText:
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
             begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
-            if not is_short and (language in CAPITAL_NOUNS or begins or pieces < _SPELLED_PIECES):
+            known = min(pieces, self.vocabulary.count_pieces(name.lower())) < _SPELLED_PIECES  # `Fourth`
+            if not is_short and (language in CAPITAL_NOUNS or begins or known):
                 continue
             if (
                 name in said

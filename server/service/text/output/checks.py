@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from text_to_num import alpha2digit
+
 from export.lexicon import Lexicon, coverage, is_covered
 from server.service.text.segment import Segment, Target, is_usual
 
@@ -23,25 +25,12 @@ LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
 _IN_A_ROW = re.compile(r"\b(\w{1,40}(?:\W{1,3}\w{1,40}){0,8}?)(?:\W{1,3}\1\b)+", re.I)
 _MARKS_ALONE = re.compile(r"(?:[^\w\s]\s?){6}")
-_VALUES = (*range(21), *range(30, 101, 10), 1000)
-_NUMERALS = {
-    "en": "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty "
-    "ninety hundred thousand",
-    "de": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
-    "fünfzehn sechzehn siebzehn achtzehn neunzehn zwanzig dreißig vierzig fünfzig sechzig siebzig "
-    "achtzig neunzig hundert tausend",
-    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze "
-    "seize dix-sept dix-huit dix-neuf vingt trente quarante cinquante soixante soixante-dix "
-    "quatre-vingts quatre-vingt-dix cent mille",
-    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince "
-    "dieciséis diecisiete dieciocho diecinueve veinte treinta cuarenta cincuenta sesenta setenta "
-    "ochenta noventa cien mil",
-}
-_NUMBER_OF = {
-    language: {word: str(number) for word, number in zip(words.split(), _VALUES, strict=True)}
-    for language, words in _NUMERALS.items()
-}
+_SPELLED_IN = frozenset(("de", "en", "es", "fr", "it", "nl", "pt"))
+"""Languages whose numerals `text_to_num` reads."""
+_ARTICLES = frozenset(("a", "an", "ein", "eine", "einen", "einem", "einer", "un", "una", "une"))
+_TIME = re.compile(r"\b([01]?\d|2[0-4])(?::| ?h ?)([0-5]\d)\b")
+_CLOCK = re.compile(r"\d ?[:h]|\bUhr\b|o'clock|\b[ap]\.?m\b|\bhoras?\b|\bheures?\b")
+_HOURS = frozenset(map(str, range(1, 25)))
 _BRACKETS = "()[]{}"
 _QUOTES = '"“”„«»'
 _LONG_WORD, _OFTEN = 24, 3
@@ -191,31 +180,44 @@ def is_copied(source: str, target: str) -> bool:
 
 
 def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -> bool:
-    """Tell whether a translation has the numbers of its source; small and round ones may be words.
+    """Tell whether a translation has the numbers of its source.
+
+    A number may be digits in one and words in the other, an hour be of twelve or of twenty-four, and minutes
+    be words that are no number (`half past two`).
 
     Args:
         source: the sentence.
         target: its translation.
         languages: of both.
     """
-    given, said = _numbers(source.text, languages[0]), _numbers(target.text, languages[1])
-    lost, new = given[0] - said[0], said[0] - given[0]
-    return not (lost - said[1]) and not (new - given[1])
+    given, said = _digits(source.text), _digits(target.text)
+    lost, new = given - said, said - given
+    if lost or new:
+        lost -= _spelled(target.text, languages[1])
+        new -= _spelled(source.text, languages[0])
+    if lost and new and (_CLOCK.search(source.text) or _CLOCK.search(target.text)):
+        for hour in _HOURS.intersection(lost):
+            for same in _HOURS.intersection((str(int(hour) - 12), str(int(hour) + 12))):
+                both = min(lost[hour], new[same])
+                lost[hour] -= both
+                new[same] -= both
+    return not +lost and not +new
 
 
-def _numbers(text: str, language: str) -> tuple[Counter[str], Counter[str]]:
-    plain = [_SEPARATORS.sub("", number) for number in _NUMBER.findall(_GROUPED.sub("", text))]
-    digits = Counter(number.lstrip("0") or "0" for number in plain)
-    known = _NUMBER_OF.get(language)
-    if known is None:
-        return digits, Counter()
-    words: Counter[str] = Counter()
-    for word in _WORD.findall(text.lower()):
-        if (number := known.get(word) or known.get(word[:3] if word.startswith("ein") else "")) is not None:
-            words[number] += 1
-        elif word in ("a", "an", "ein", "eine", "einen", "einem", "einer", "une", "una"):
-            words["1"] += 1
-    return digits, words
+def _digits(text: str) -> Counter[str]:
+    """Count the numbers that are written in digits; of times, the hours."""
+    plain = _TIME.sub(r"\1", _GROUPED.sub("", text))
+    numbers = (_SEPARATORS.sub("", number).lstrip("0") for number in _NUMBER.findall(plain))
+    return Counter(number or "0" for number in numbers)
+
+
+def _spelled(text: str, language: str) -> Counter[str]:
+    """Count the numbers that are written in words, and the minutes of times."""
+    found = Counter(minutes.lstrip("0") or "0" for _, minutes in _TIME.findall(text))
+    if language in _SPELLED_IN:
+        found += _digits(alpha2digit(text, language, 0.0)) - _digits(text)
+        found["1"] += sum(word in _ARTICLES for word in _WORD.findall(text.lower()))
+    return found
 
 
 def marks_agree(source: Segment, target: Target) -> bool:

@@ -51,6 +51,7 @@ def test_names_that_a_translation_has_not(
         ("¿Vendrías conmigo? ¡Levantate!", "es"),
         ("Hola, ¿Quédense?", "es"),
         ("Ich habe Durst und Heimweh.", "de"),  # nouns have capitals
+        ("I come here every Fourth of July.", "en"),  # known without its capital
         ("It was OK, and I saw it on TV.", "en"),  # has other words elsewhere
         ("IT WAS SLIPPERY KOWALSKI.", "en"),
         ("no names in here", "en"),

@@ -168,6 +168,16 @@ def test_copies(source: str, target: str, expected: bool) -> None:
         ("en-de", "She is 30.", "Sie ist dreißig."),
         ("fr-en", "Il a quarante livres.", "He has 40 books."),
         ("en-es", "twenty employees", "20 empleados"),
+        ("en-de", "about 2,000 books", "ungefähr zweitausend Bücher"),
+        ("de-en", "einhundertfünfzig Diplomaten", "150 diplomats"),
+        ("fr-en", "deux mille dollars", "$2,000"),
+        ("fr-en", "le 4 juillet", "the Fourth of July"),
+        ("en-de", "the 7:00 train", "der 7-Uhr-Zug"),
+        ("en-de", "at 9 o'clock tonight", "um 21 Uhr"),
+        ("fr-en", "à 14:30 cet après-midi", "at 2:30 this afternoon"),
+        ("es-en", "para las dos y media", "by 2:30"),
+        ("es-en", "desde las 10 a las 18 horas", "from 10 a.m. to 6 p.m."),
+        ("fr-en", "à 17 h 45", "at 5:45"),
     ],
 )
 def test_numbers_agree(languages: str, source: str, target: str) -> None:
@@ -185,6 +195,10 @@ def test_numbers_agree(languages: str, source: str, target: str) -> None:
         ("en-de", "It costs 1,234.", "Es kostet 1 und 1.234."),
         ("en-de", "It costs 150.", "Es kostet 15."),
         ("en-pl", "I have 3 dogs.", "Mam psy."),
+        ("en-de", "I have 9 dogs.", "Ich habe 21 Hunde."),  # no hours
+        ("en-de", "at 7:30", "um 8:30 Uhr"),
+        ("en-de", "about 2,000 books", "ungefähr dreitausend Bücher"),
+        ("en-de", "9" * 5000, "9" * 4999),
     ],
 )
 def test_numbers_disagree(languages: str, source: str, target: str) -> None:
