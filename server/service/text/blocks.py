@@ -7,7 +7,13 @@ from typing import Any
 
 from server.service.text.normalization import fold_spaces, normalize
 from server.service.text.protection.patterns import find_spans
-from server.service.text.protection.symbols import MAY_SEPARATE, SEPARATOR, pairs_to_tags, signs_to_tags
+from server.service.text.protection.symbols import (
+    MAY_SEPARATE,
+    SEPARATOR,
+    direct_speech,
+    pairs_to_tags,
+    signs_to_tags,
+)
 from server.service.text.protection.writing import write, write_segment
 from server.service.text.reading.edges import frame
 from server.service.text.reading.segmentation import sentence_borders
@@ -120,16 +126,21 @@ def _overlap(spans: Sequence[Span], starts: Sequence[int], start: int, end: int)
 
 def _separators(block: Segment) -> list[int]:
     """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`."""
-    if not MAY_SEPARATE.search(block.text):
+    text = block.text
+    if not MAY_SEPARATE.search(text):
         return []
     starts = [span.start for span in block.spans]
-    return [
-        offset
-        for match in SEPARATOR.finditer(block.text)
-        if not _overlap(block.spans, starts, *match.span())
-        for offset in match.span()
-        if 0 < offset < len(block.text)
-    ]
+    are_quotes = "«" in text and "»" in text
+    signs = [match.span() for match in SEPARATOR.finditer(text) if not (are_quotes and match[0] in "«»")]
+    return sorted(
+        {
+            offset
+            for start, end in (*signs, *direct_speech(text))
+            if not _overlap(block.spans, starts, start, end)
+            for offset in (start, end)
+            if 0 < offset < len(text)
+        }
+    )
 
 
 def _is_language(core: Segment) -> bool:

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -140,6 +141,7 @@ class ModelText:
                 continue
             if (
                 name in said
+                or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
                 or (not is_short and get_close_matches(without_accents(name.lower()), plain, 1, _ALIKE))
                 or any(span.start < end and start < span.end for span in segment.spans)
@@ -147,6 +149,7 @@ class ModelText:
                 continue
             if (
                 self._lexicon is None
+                or (is_short and pieces >= len(name))  # its letters say nothing
                 or self._coverage_of(name, target.text) < _TRANSLATED[pieces > _MANY_PIECES]
             ):
                 found.append(Span(start, end))
@@ -220,3 +223,8 @@ class ModelText:
         if len(text) <= most // 4 or length(0, len(text)) <= most:
             return []
         return clause_borders(text, language, kept, most, length)
+
+
+def _is_same_letters(name: str, other: str) -> bool:
+    """Tell whether one abbreviation is another in other words: `NATO` and `OTAN`, `UN` and `ONU`."""
+    return other.isupper() and len(other) <= len(name) + 1 and not Counter(name) - Counter(other)

@@ -310,7 +310,9 @@ class SentenceTranslator:
         if reason == "names" and (names := self._model.lost_names(segment, best.target, way.source)):
             spans = sorted([*segment.spans, *names], key=lambda span: span.start)
             tried = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
-            if self._model.accounts_worse(segment.text, tried.hypotheses[0].target.text, best.target.text):
+            new, old = tried.hypotheses[0].target.text, best.target.text
+            are_short = all(segment.text[span.start : span.end].isupper() for span in names)
+            if not are_short and self._model.accounts_worse(segment.text, new, old):
                 # The name was translated: `Noël` to `Christmas`.
                 left = tuple(alarm for alarm in best.alarms if alarm != reason)
                 same = (replace(best, alarms=left), *draft.hypotheses[1:])

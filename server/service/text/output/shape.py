@@ -41,10 +41,10 @@ def shape(source: str, target: Target, source_language: str, target_language: st
     """
     if not target.text:
         return target
-    edits: list[tuple[int, int, str]] = []
     if not is_usual(target.text):
-        edits += [*_quotes(source, target), *_inner_stops(source, target, target_language)]
-    edits += _final_mark(source, target, target_language)
+        inner = [*_quotes(source, target), *_inner_stops(source, target, target_language)]
+        target = target.edited(_disjoint(inner))
+    edits = _final_mark(source, target, target_language)
     if first := _first_letter(source, target, source_language, target_language):
         edits.append(first)
     return target.edited(_disjoint(edits))

@@ -15,6 +15,7 @@ from server.service.text.segment import Segment, Span
 _PLACEHOLDER = "|".join([
     r"\{\{\{[^{}\n]{0,200}\}\}\}",
     r"\{\{[^{}\n]{0,200}\}\}",
+    r"<%[^%\n]{0,200}%>",
     r"[$#%]\{[^{}\n]{0,200}\}",
     r"\{[A-Za-z_][\w.\-\[\]]*(?:[:!,][^{}\n]{0,100})?\}",
     r"\{\d*(?:[:!,][^{}\n]{0,100})?\}",
@@ -37,7 +38,8 @@ _ADDRESS = "|".join([
     r"(?:https?|ftps?|sftp|wss?|file|git|ssh)://[^\s<>\"“”«»]+",
     r"(?:mailto|tel|sip|data|urn|magnet|doi):(?=[^\s\d])[^\s<>\"“”«»]+",
     r"(?<![\w.])www\.[^\s<>\"“”«»]+",
-    r"(?<![\w.+\-])[\w.+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}",
+    r"(?<![\w.+\-])[\w.+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}"
+    r"(?::[\w~.\-]{0,100}/[\w~./\-]{1,200})?",  # git@host:folder/file
     r"(?<![\w.@])(?:[a-z0-9\-]{1,63}\.){1,4}(?:com|org|net|io|dev|info|gov|edu|eu|de|fr|es|uk|ch|at|example)(?![\w.\-]\w|\w)"
     r"(?:/[^\s<>\"“”«»]*)?",
 ])  # fmt: skip
@@ -85,7 +87,7 @@ _NUMBER = "|".join([
     r"(?<![\w.,])\d+(?:-\d+){1,8}(?![\w])",
     r"(?<![\w.,])\d{4,}(?![\w])",
 ])  # fmt: skip
-# Article and serial numbers, hashes: letters and digits in one word; symbols of ions.
+# Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
     r"(?<![\w\-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w\-])",
     # Every part is in capitals or has a digit: `MX-7040b`, but neither `13-year-old` nor `CO2-Steuer`.
@@ -93,6 +95,7 @@ _SERIAL = "|".join([
     r"(?:-(?:[A-Z0-9]{1,40}|(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{1,40})(?![A-Za-z0-9])){1,8}(?![\w\-])",
     r"(?<![\w\-])(?=\w{0,80}\d)(?=\w{0,80}[A-Za-z])(?!\d{1,4}(?:st|nd|rd|th|er|re|e|o|a|è|ème|h|s|x)(?!\w)|\d{1,9}[a-z]{3,}(?!\w))[A-Za-z0-9]{3,128}(?![\w\-])",
     r"(?<![\w\-])[A-Z]{1,3}\d{1,4}(?![\w\-])",
+    r"(?<![\w\-])[A-Za-z]{1,8}[\-_](?=[A-Za-z]{0,40}\d{1,40}[A-Za-z]{1,40}\d)[A-Za-z0-9]{6,128}(?![\w\-])",
     r"(?<!\w)[A-Z][a-z]?\d*[+\-](?![\w])(?=[\s.,:;?!)”»\"]|$)",
 ])  # fmt: skip
 

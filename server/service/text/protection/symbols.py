@@ -28,8 +28,10 @@ _SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 # Between parts that are translated each on its own.
 SEPARATOR = re.compile(rf"(?<=\s)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?=\s)")
-# What has none of these has no separator, and most texts have none.
-MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--")
+# What has none of these has no separator and no direct speech, and most texts have none.
+MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--|:\s+[\"“„«]")
+_SPEECH = re.compile(r"(?<=:)\s+(?=[\"“„«])")
+_LONGEST_SPEECH = 1000
 
 
 _OWN_PAIRS = 1_000_000
@@ -103,7 +105,31 @@ def _merge(tags: tuple[Tag, ...], signs: list[tuple[int, str]]) -> tuple[Tag, ..
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
+_FINAL_MARKS = ".!?…"
 _OPENING = re.compile('[("\\[{„“«‹]')
+
+
+def direct_speech(text: str) -> list[tuple[int, int]]:
+    """Find whole sentences in quotes behind a colon, which are translated each on its own.
+
+    Args:
+        text: of a block.
+
+    Returns:
+        Start and end of each, quotes and the white space behind them included; disjoint and ascending.
+    """
+    found: list[tuple[int, int]] = []
+    for match in _SPEECH.finditer(text):
+        start = match.end()
+        closing = _BRACKETS.get(text[start], text[start])
+        end = text.find(closing, start + 1, start + _LONGEST_SPEECH)
+        said = text[start + 1 : end].rstrip()
+        if end > start and said[-1:] in _FINAL_MARKS and said and (not found or found[-1][1] <= start):
+            behind = end + 1
+            while behind < len(text) and text[behind].isspace():
+                behind += 1
+            found.append((start, behind))
+    return found
 
 
 def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: False) -> Segment:
@@ -134,13 +160,19 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
     if not pairs:
         return segment
     first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS
-    marks = [
-        Tag(start, escaped(text[start], segment.escape), first + n, opens=True)
-        for n, (start, _) in enumerate(pairs)
+    # White space inside of a pair goes with it: `« oui »`.
+    begins = [(start, start + 1 + (text[start + 1].isspace())) for start, _ in pairs]
+    ends = [
+        (end - (text[end - 1].isspace() and end > begin[1]), end + 1)
+        for begin, (_, end) in zip(begins, pairs, strict=True)
     ]
-    marks += [Tag(end, escaped(text[end], segment.escape), first + n) for n, (_, end) in enumerate(pairs)]
+    marks = [
+        Tag(cut[0], escaped(text[slice(*cut)], segment.escape), first + n, opens=opens)
+        for cuts, opens in ((begins, True), (ends, False))
+        for n, cut in enumerate(cuts)
+    ]
     # Outer tags of the source stay outside: an opening one before the mark, a closing one behind it.
     tags = sorted([*segment.tags, *marks], key=lambda tag: tag.at)
     return Segment(text, kept, tuple(tags), segment.escape).edited(
-        [(place, place + 1, "") for place in sorted(offset for pair in pairs for offset in pair)]
+        [(*cut, "") for cut in sorted(begins + ends)]
     )

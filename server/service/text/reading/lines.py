@@ -7,6 +7,7 @@ keys and values. What has no letters is copied.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from server.service.text.reading.records import Records
 
@@ -50,6 +51,9 @@ _CODE = re.compile(
     r"|</?\w|\./|//|/\*|#)|\w\(.*\)|\S=\S|[=!<>]=|=>|->|&&|\|\||::| [-+*/%]?= |--\w"
 )
 _CELL_BREAK = re.compile(r"(?<!\\)\|")
+_WITH_BARS = re.compile(r"`[^`]+`|\{\{[^{}]*\}\}|\$\{[^{}]*\}|<%[^%]*%>")
+"""Code and placeholders, whose bars part no cells: `{{ price | currency }}`."""
+_MOST_WITH_BARS = 200
 _COLUMN = re.compile(r"\t+| {3,}")
 # HTML in plain text: what is no part of a line.
 _ELEMENT = re.compile(
@@ -266,10 +270,8 @@ def _cells(text: str, begin: int, end: int) -> list[tuple[int, int]] | None:
     row = text[begin:end]
     bars = [match.start() for match in _CELL_BREAK.finditer(row)]
     if bars and (row.startswith("|") or any(row[at - 1 : at + 2] == " | " for at in bars)):
-        ticks = row.count("`") > 1
-        if ticks:
-            code = [match.span() for match in re.finditer(r"`[^`]*`", row)]
-            bars = [at for at in bars if not any(a < at < b for a, b in code[:200])]
+        kept = [match.span() for match in islice(_WITH_BARS.finditer(row), _MOST_WITH_BARS)]
+        bars = [at for at in bars if not any(a < at < b for a, b in kept)]
         borders = [(at, at + 1) for at in bars]
     else:
         borders = [match.span() for match in (_ELEMENT if "</" in row else _COLUMN).finditer(row)]

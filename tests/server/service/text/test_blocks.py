@@ -31,6 +31,10 @@ def shown(pieces: list[str | Segment]) -> list[str]:
     [
         ("Hello there. How are you?", ["‹Hello there.›", " ", "‹How are you?›"]),
         ("(Hello there.)", ["(", "‹Hello there.›", ")"]),
+        ("Elle a dit : « Non ! »", ["‹Elle a dit :›", " ", "« ", "‹Non !›", " »"]),
+        ('He said: "Go on." Then he left.', ["‹He said:›", " ", '"', "‹Go on.›", '" ', "‹Then he left.›"]),
+        ('The word: "tree" is short.', ['‹The word: "tree" is short.›']),
+        ("Lisez « Le Monde » ici.", ["‹Lisez Le Monde ici.›"]),
         ("Home » Chairs", ["‹Home›", " ", "» ", "‹Chairs›"]),
         ("12:30", ["12:30"]),
         ("b)", ["b)"]),

@@ -35,6 +35,7 @@ def lost(
         ("They went to Constantinople.", "Sie gingen nach Constantinopel.", []),
         ("These are Kowalski's cats.", "Das sind die Katzen von Kowalski.", []),
         ("The EU summit was long.", "Der eu Gipfel.", ["EU"]),
+        ("NATO and the UN are here.", "OTAN et ONU sont là.", []),
     ],
 )
 def test_names_that_a_translation_has_not(

@@ -27,6 +27,10 @@ def test_known_and_unknown_characters(vocabulary: Vocabulary) -> None:
     ("text", "expected"),
     [
         ("“quoted” – it’s fine", '"quoted" - it\'s fine'),
+        ("The garden – my place — is big.", "The garden, my place, is big."),
+        ("My place - it is big - is here.", "My place, it is big, is here."),
+        ("My place - my garden", "My place - my garden"),
+        ("from 3 - 5 and well-known.", "from 3 - 5 and well-known."),
         ("été", "été"),  # bytes, which copy a name
         ("salt & pepper", "salt and pepper"),
         ("5 × 3", "5 x 3"),

@@ -29,6 +29,7 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("en-es", "Run!", "Corre", "¡Corre!"),
         ("en-es", "Run!", "¡Corre.", "¡Corre!"),
         ("es-en", "¿Quién es?", "Who is it", "Who is it?"),
+        ("en-fr", "Yes", "Oui, « !", "Oui"),
     ],
 )
 def test_the_final_mark_is_the_sources(languages: str, source: str, target: str, expected: str) -> None:

@@ -16,11 +16,13 @@ PLACEHOLDERS = (
     "$t(menu.open)", "__X__", "__CITY_NAME__", ":x", ":street", "{x:.2f}", "{x!r}", "{user.name}",
     "{items[0]}", "{count, number}", '<x id="1"/>', '<ph name="x"/>', "</x>", "<1>", "</1>", "<2/>",
     "$HOME", "$name", "[[NAME]]", "[%NAME%]", "<NAME>",
+    "{{ price | currency }}", "<%= user.name %>",
 )  # fmt: skip
 ADDRESSES = (
     "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example",
     "https://en.example.org/wiki/A_(b)", "www.example.org/x", "example.com", "docs.example.org/a/b",
     "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "#topic", "#Über", "#2026goals",
+    "git@code.example:team/app.git",
 )  # fmt: skip
 PATHS = (
     "/etc/app/conf.d", "~/x/y", "./run.sh", "../a", "C:\\Data\\x.txt", "\\\\server\\share", "setup.py",
@@ -37,6 +39,7 @@ SERIALS = (
     "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "v1.2.3", "v2",
     "1.2.3-beta.1", "192.168.0.1", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000",
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
+    "sk-4f9aA81bQ",
     "UTF-8", "R2-D2", "PH1", "Q7", "XX1", "H2O", "A4", "mp3", "i18n", "0x8007064c", "Na+",
 )  # fmt: skip
 PLAIN = (

@@ -113,7 +113,8 @@ def test_what_only_looks_like_a_sign_stays(text: str) -> None:
     [
         ('He (Tom) said "yes".', "He Tom said yes."),
         ("„Ja“, sagte er", "Ja, sagte er"),
-        ("« Oui »", " Oui "),
+        ("« Oui »", "Oui"),
+        ("« »", ""),
         ("([a])", "a"),
         ("a) first", "a) first"),
         ('5" disk', '5" disk'),

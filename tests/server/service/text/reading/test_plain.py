@@ -230,6 +230,7 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("> [!NOTE]\n> One.\n\n::: tip Two\n:::", "One. Two"),
         ("| One | Two |\n|:---|---:|\n| Three | 4 |", "One Two Three"),
         ("One\tTwo\n3\tFour", "One Two Four"),
+        ("One: {{ price | currency }} and `a | b`", "One: {{ price | currency }} and a | b"),
         ("```py\nx = 1\n```\nOne.\n~~~\ny\n~~~", "One."),
         ("One.\n\n    x = f(1);\n    y = 2;\n\nTwo.", "One. Two."),
         ("$ pip install x\n\n$$\na^2\n$$\nOne\n===\n\n---", "One"),
