@@ -10,6 +10,7 @@ from export.fetch.download import FetchError
 
 _OWNER = "Helsinki-NLP"
 _MOST = 200
+_CONNECT_S = 10.0
 _MANY_LANGUAGES = (
     ("nllb-200-distilled-600M", "cc-by-nc-4.0", "200 languages"),
     ("m2m100_418M", "mit", "100 languages"),
@@ -51,6 +52,8 @@ def _on_hub(source: str, target: str) -> Iterator[Offer]:
         raise FetchError("the hub: pip install huggingface_hub to ask it") from None
     ending = f"-{source}-{target}"
     try:
+        # Once, as the list is tried for 23 seconds.
+        huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=_CONNECT_S)
         found = list(
             huggingface_hub.HfApi().list_models(author=_OWNER, search=f"{source}-{target}", limit=_MOST)
         )
