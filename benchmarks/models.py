@@ -171,8 +171,8 @@ def _hash_files(folders: list[Path], pattern: str = "*.py") -> str:
 
 
 def _recover(bundle: Path, out: Path) -> None:
-    from export.convert.from_bundle import recover_checkpoint
     from export.convert.to_huggingface import write_huggingface
+    from export.recovery.from_bundle import recover_checkpoint
     from model.checkpoint import load_checkpoint
 
     checkpoint = out / "checkpoint"

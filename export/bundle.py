@@ -40,6 +40,7 @@ from export.manifest import (
     TokenizerFiles,
 )
 from export.protobuf_wire import WireError, count_pieces, summarise_onnx
+from export.sections.attention import Attention
 from export.sections.confidence import (
     Bin,
     Calibrated,
@@ -58,6 +59,7 @@ __all__ = [
     "Agreement",
     "Architecture",
     "ArchitectureDetails",
+    "Attention",
     "Bin",
     "BundleError",
     "Calibrated",
@@ -173,7 +175,7 @@ def verify_bundle(directory: Path) -> Manifest:
     for name, entry in manifest.files.items():
         if hash_file(directory / name) != entry.sha256:
             raise BundleError(name, "SHA-256 differs from the manifest: the file is corrupted or was changed")
-    for name in manifest.graph_files:
+    for name in manifest.all_graph_files:
         _check_graph(directory / name, manifest)
     _check_tokenizer(directory, manifest)
     return manifest

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from export.bundle import BundleError
-from export.convert.from_bundle import RecoveryError
 from export.convert.huggingface_files import HuggingFaceError
 from export.convert.import_command import Kind, Report, check_import, export_huggingface, import_model
 from export.convert.vocabularies.vocabulary import ImportNames
@@ -21,6 +20,7 @@ from export.fetch.listing import list_offers
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
 from export.quality_gates import GateError
+from export.recovery.from_bundle import RecoveryError
 from export.shortlist.build import ShortlistOptions, shortlist_bundle
 from export.shortlist.graphs import ShortlistError
 from export.shortlist.vmap import VmapError

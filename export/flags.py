@@ -148,3 +148,12 @@ def parse_multi_step_widths(beam_widths: str | None) -> list[int] | None:
 def parse_codes(codes: str | None) -> list[str] | None:
     """Read language codes separated by commas; None stays None."""
     return None if codes is None else [code.strip() for code in codes.split(",") if code.strip()]
+
+
+WithAttention = Annotated[
+    bool,
+    typer.Option(
+        "--attention",
+        help="Add a graph that tells where the model looks: for `attention` and better `alignments`.",
+    ),
+]

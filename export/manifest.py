@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from export.languages import BeamWidth, Count, Direction, FileName, Framed, Framing, Language, Part, TokenId
+from export.sections.attention import Attention
 from export.sections.confidence import Confidence
 from export.sections.shortlist import Shortlist
 from export.sections.text import TextMeasures
@@ -284,6 +285,7 @@ class Manifest(Part):
     shortlist: Shortlist | None = None
     text: TextMeasures | None = None
     confidence: Confidence | None = None
+    attention: Attention | None = None
     golden: tuple[Golden, ...] = ()
 
     @model_validator(mode="after")
@@ -302,7 +304,7 @@ class Manifest(Part):
             raise ValueError("shortlist.decoders and graphs.decoders have different beam widths")
         tables = [] if self.shortlist is None else [self.shortlist.table]
         tables += [] if self.text is None else [self.text.lexicon]
-        for file in (*self.graph_files, *tables, *self.tokenizer_files, *REQUIRED_DOCUMENTS):
+        for file in (*self.all_graph_files, *tables, *self.tokenizer_files, *REQUIRED_DOCUMENTS):
             if file not in self.files:
                 raise ValueError(f"files does not list {file}")
         if MANIFEST_NAME in self.files:
@@ -333,11 +335,16 @@ class Manifest(Part):
 
     @property
     def graph_files(self) -> tuple[str, ...]:
-        """Names of all ONNX files."""
+        """Names of the ONNX files that translate."""
         graphs = (self.graphs.encoder, *self.graphs.decoders.values(), *self.graphs.all_multi_step)
         if self.shortlist is None:
             return graphs
         return (*graphs, self.shortlist.columns, *self.shortlist.decoders.values())
+
+    @property
+    def all_graph_files(self) -> tuple[str, ...]:
+        """Names of all ONNX files."""
+        return self.graph_files if self.attention is None else (*self.graph_files, self.attention.graph)
 
     @property
     def tokenizer_files(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
 from export.int8.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.int8.quantize import quantize_graph
+from export.lexicon import DEFAULT_ENTRIES
 from export.multi_step.build import check_multi_step, multi_step_graphs
 from export.quality_gates import (
     MAX_BLEU_LOSS,
@@ -67,6 +68,7 @@ class ExportOptions:
             each; ``dev_source`` if there is none.
         lexicon: text to learn which words become which from; with it, the text layer's measures are taken on
             the first file of ``dev_source``.
+        attention: adds a graph that tells where the model looks; needs ``lexicon``.
         calibration_sentences: how many of its lines, drawn with a fixed seed.
         calibration_method: how a range is chosen.
         weight_bits: 7 or 8; None takes 7 unless that costs 0.1 BLEU against 8.
@@ -87,6 +89,7 @@ class ExportOptions:
     golden: Sequence[Path] = ()
     calibration: Sequence[Path] = ()
     lexicon: LexiconTexts | None = None
+    attention: bool = False
     calibration_sentences: int = 512
     calibration_method: Method = "percentile"
     weight_bits: int | None = None
@@ -129,12 +132,12 @@ def export_bundle(
     if out.exists() and not options.force:
         raise ExportError(f"{out} exists already; --force replaces it")
     if not options.dev_source and not options.calibration:
-        raise ExportError(
-            "text is needed for the gates: give --dev-source and --dev-target, or --calibration"
-        )
+        raise ExportError("text for the gates is needed: --dev-source and --dev-target, or --calibration")
     checkpoint = load_checkpoint(directory)
     if options.lexicon is not None:
         options.lexicon.check(len(checkpoint.config.all_directions))
+    if options.attention and (options.lexicon is None or options.precision == "fp16"):
+        raise ExportError("--attention needs text for a lexicon, and int8 or fp32: it runs on the processor")
     if checkpoint.config.transformer.unservable:
         raise ExportError(checkpoint.config.transformer.unservable)
     if checkpoint.config.transformer.relative_distances and options.precision == "fp16":
@@ -160,10 +163,8 @@ class _Export:
         named = [default] if options.multi_step_widths is None else options.multi_step_widths
         self.multi_step_widths = sorted({1, *named})
         if missing := set(named) - set(self.widths):
-            raise ExportError(
-                f"--multi-step-widths: beam width {min(missing)} has no decoder graph; "
-                "add it to --beam-widths"
-            )
+            where = f"--multi-step-widths: beam width {min(missing)}"
+            raise ExportError(f"{where} has no decoder graph; add it to --beam-widths")
 
     def run(self) -> Manifest:
         options, widths = self.options, tuple(self.widths)
@@ -190,10 +191,11 @@ class _Export:
             findings = Findings(options.precision, parity, quality, agreement, calibration, invariant, golden)
             manifest = complete(aside, self.checkpoint, widths, findings, options.version, options.notes)
             if options.lexicon is not None:
-                dev = MeasureOptions(
-                    sources[0], next(iter(references), None), options.lexicon, threads=options.threads
+                files = sources[0], next(iter(references), None)
+                how = MeasureOptions(
+                    *files, options.lexicon, DEFAULT_ENTRIES, options.threads, options.attention
                 )
-                manifest = add_text_measures(aside, dev, self.report)
+                manifest = add_text_measures(aside, how, self.report)
             put_in_place(aside, self.out)
         finally:
             shutil.rmtree(aside, ignore_errors=True)

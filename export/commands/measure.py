@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from export.flags import LexiconText, TableSource, TableTarget, Threads
+from export.flags import LexiconText, TableSource, TableTarget, Threads, WithAttention
 
 
 def measure(
@@ -22,8 +22,9 @@ def measure(
     target: TableTarget = None,
     lexicon_text: LexiconText = None,
     entries: Annotated[int, typer.Option(min=1, max=32, help="Probable words kept for a word.")] = 8,
+    attention: WithAttention = False,
     only: Annotated[
-        Literal["confidence"] | None,
+        Literal["confidence", "attention"] | None,
         typer.Option(help="Measure this alone, and keep the rest.", show_default="everything"),
     ] = None,
     threads: Threads = 1,
@@ -44,6 +45,7 @@ def measure(
         lexicon=LexiconTexts(source, target, lexicon_text),
         entries=entries,
         threads=threads,
-        only_confidence=only == "confidence",
+        attention=attention,
+        only=only,
     )
     raise typer.Exit(run_measure(bundle, options))

@@ -10,7 +10,6 @@ from typing import Literal
 
 from export.bundle import MANIFEST_NAME
 from export.convert.ctranslate2.from_ctranslate2 import import_ctranslate2, is_ctranslate2
-from export.convert.from_bundle import recover_checkpoint
 from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_files import find_directory
 from export.convert.marian_native.from_marian import import_marian, is_marian
@@ -19,6 +18,7 @@ from export.convert.to_huggingface import write_huggingface
 from export.convert.vocabularies.vocabulary import ImportNames
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
+from export.recovery.from_bundle import recover_checkpoint
 from model.checkpoint import load_checkpoint
 
 Kind = Literal["bundle", "checkpoint"]

@@ -51,12 +51,12 @@ def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> on
     Returns:
         The graph, weights included, dynamic in N and S.
     """
-    graph = EncoderGraph(_frozen(model, dtype), unpads=dtype != torch.float16)
+    graph = EncoderGraph(frozen(model, dtype), unpads=dtype != torch.float16)
     example = (torch.ones(2, 5, dtype=torch.int64), torch.tensor([5, 3], dtype=torch.int32))
     n, s = Dim("sentences"), Dim("source")
     dynamic = {"input_ids": {0: n, 1: s}, "lengths": {0: n}}
     names = encoder_output_names(model.config.decoder_layers)
-    return _export(graph, example, dynamic, ["input_ids", "lengths"], names)
+    return export_graph(graph, example, dynamic, ["input_ids", "lengths"], names)
 
 
 def export_decoder(
@@ -99,13 +99,14 @@ def export_decoder(
         "cross_total": {},
         "caches": [of_cache for _ in range(layers)],
     }
-    graph = DecoderGraph(_frozen(model, dtype), beam_width)
-    return _export(
+    graph = DecoderGraph(frozen(model, dtype), beam_width)
+    return export_graph(
         graph, example, dynamic, decoder_input_names(layers, appends=appends), decoder_output_names(layers)
     )
 
 
-def _frozen(model: Transformer, dtype: torch.dtype) -> Transformer:
+def frozen(model: Transformer, dtype: torch.dtype) -> Transformer:
+    """Copy a model for export: on the processor, in eval mode, RMSNorm as one operator."""
     frozen = copy.deepcopy(model).to(device="cpu", dtype=dtype).eval()
     for parent in list(frozen.modules()):
         for name, child in parent.named_children():
@@ -114,13 +115,25 @@ def _frozen(model: Transformer, dtype: torch.dtype) -> Transformer:
     return frozen
 
 
-def _export(
+def export_graph(
     module: torch.nn.Module,
     example: tuple[Any, ...],
     dynamic: dict[str, Any],
     input_names: list[str],
     output_names: list[str],
 ) -> onnx.ModelProto:
+    """Turn a module into a graph.
+
+    Args:
+        module: to export.
+        example: arguments that it is traced with.
+        dynamic: axes of them that may have another size, as `torch.export` takes them.
+        input_names: of the graph.
+        output_names: likewise.
+
+    Raises:
+        RuntimeError: the exporter has no result.
+    """
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

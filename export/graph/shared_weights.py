@@ -10,7 +10,7 @@ from typing import BinaryIO
 import onnx
 from onnx.external_data_helper import set_external_data
 
-_INLINE_BYTES = 1024
+INLINE_BYTES = 1024
 _ALIGNMENT = 64
 
 
@@ -25,13 +25,13 @@ def save_graphs(directory: Path, graphs: Mapping[str, onnx.ModelProto], weights_
     with (directory / weights_name).open("wb") as stream:
         offsets: dict[bytes, int] = {}
         for name, graph in graphs.items():
-            slim = _strip(graph)
+            slim = strip(graph)
             for tensor in slim.graph.initializer:
                 _move_out(tensor, stream, offsets, weights_name)
             (directory / name).write_bytes(slim.SerializeToString(deterministic=True))
 
 
-def _strip(model: onnx.ModelProto) -> onnx.ModelProto:
+def strip(model: onnx.ModelProto) -> onnx.ModelProto:
     """Copy a graph without the exporter's traces: stack traces, documentation, file paths of this machine."""
     slim = onnx.ModelProto()
     slim.CopyFrom(model)
@@ -52,7 +52,7 @@ def _move_out(
     tensor: onnx.TensorProto, stream: BinaryIO, offsets: dict[bytes, int], weights_name: str
 ) -> None:
     content = onnx.numpy_helper.to_array(tensor).tobytes()
-    if len(content) < _INLINE_BYTES:
+    if len(content) < INLINE_BYTES:
         return
     digest = hashlib.sha256(content).digest()
     if digest not in offsets:

@@ -99,7 +99,7 @@ class _Rewrite:
     def _in_units(self, node: onnx.NodeProto, key: str, value: str, of_key: Floats, of_value: Floats) -> None:
         """Give a self-attention keys and values in units of their scales."""
         self._multiply_columns(node.input[0], np.concatenate([of_key, 1 / of_key, 1 / of_value]))
-        self._constant(unit_of(key), of_key)  # only `export.convert.from_bundle` reads it
+        self._constant(unit_of(key), of_key)  # only `export.recovery.from_bundle` reads it
         context = node.output[0]
         node.output[0] = f"{context}.in_units"
         inputs = [node.output[0], self._constant(unit_of(value), of_value)]

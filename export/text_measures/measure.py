@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from export.assemble import put_in_place, start_aside
 from export.bundle import (
@@ -18,6 +19,9 @@ from export.bundle import (
     write_manifest,
 )
 from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES, Lexicon
+from export.text_measures.attention import CARD_TITLE as ATTENTION_TITLE
+from export.text_measures.attention import add_attention
+from export.text_measures.attention import card_section as attention_section
 from export.text_measures.comfortable_length import comfortable_source_tokens, measure_bands
 from export.text_measures.confidence import CARD_TITLE as CONFIDENCE_TITLE
 from export.text_measures.confidence import card_section, fit_confidence, observe
@@ -31,6 +35,7 @@ LEXICON_FILE = "lexicon.npz"
 CARD_TITLE = "## Text layer"
 
 Report = Callable[[str], None]
+Only = Literal["confidence", "attention"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,9 @@ class MeasureOptions:
         lexicon: what the lexicon is learnt from.
         entries: of a piece in the lexicon.
         threads: intra-op threads.
-        only_confidence: whether everything else stays as it was measured before.
+        attention: whether the bundle gets a graph that tells where the model looks; a bundle that has one
+            gets it anew anyway.
+        only: the one thing that is measured; everything else stays as it was measured before.
     """
 
     dev_source: Path
@@ -52,7 +59,8 @@ class MeasureOptions:
     lexicon: LexiconTexts
     entries: int = DEFAULT_ENTRIES
     threads: int = 1
-    only_confidence: bool = False
+    attention: bool = False
+    only: Only | None = None
 
 
 def measure_bundle(bundle: Path, options: MeasureOptions, report: Report = lambda line: None) -> Manifest:
@@ -89,8 +97,10 @@ def add_text_measures(
         CorpusError: a text file is unusable.
     """
     manifest = verify_bundle(directory)
-    if options.only_confidence:
+    if options.only == "confidence":
         return _add_confidence(directory, manifest, options, report)
+    if options.only == "attention":
+        return _add_attention(directory, manifest, options, report)
     options.lexicon.check(len(list(manifest.pairs)))
     if not 1 <= options.entries <= MAX_ENTRIES:
         raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
@@ -103,7 +113,34 @@ def add_text_measures(
         directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
     )
     manifest = verify_bundle(directory)
-    return manifest if options.dev_target is None else _add_confidence(directory, manifest, options, report)
+    if options.dev_target is not None:
+        manifest = _add_confidence(directory, manifest, options, report)
+    if options.attention or manifest.attention is not None:
+        manifest = _add_attention(directory, manifest, options, report)
+    return manifest
+
+
+def _add_attention(directory: Path, manifest: Manifest, options: MeasureOptions, report: Report) -> Manifest:
+    """Add the graph that tells where the model looks, in place of the one that was there.
+
+    Raises:
+        MeasureError: as `add_attention`, or the bundle has several directions.
+    """
+    if len(list(manifest.pairs)) != 1:
+        raise MeasureError("the bundle has several directions; only bundles of one can be measured")
+    translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
+    texts, _ = _dev_text(translator, options)
+    attention = add_attention(directory, manifest, texts, options.dev_source.name, options.threads)
+    heads = ", ".join(map(str, attention.heads))
+    report(
+        f"attention: layer {attention.layer}, heads {heads}, shift {attention.shift} have "
+        f"{attention.agreement:.1%} of the lexicon's {attention.links} sure links"
+    )
+    _write_card(directory / "MODEL_CARD.md", ATTENTION_TITLE, attention_section(attention))
+    write_manifest(
+        directory, manifest.model_copy(update={"attention": attention, "files": describe_files(directory)})
+    )
+    return verify_bundle(directory)
 
 
 def _add_confidence(directory: Path, manifest: Manifest, options: MeasureOptions, report: Report) -> Manifest:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from model.attention import Attend, merge_heads, split_heads
 from model.encoder_decoder import EncoderDecoder
+from model.positions import bias_of_layers
 from model.recurrent.rnn import Rnn
 from model.transformer import Transformer
 
@@ -32,9 +33,10 @@ def cross_attention(model: EncoderDecoder, source_ids: Tensor, target_ids: Tenso
     positions = torch.arange(target_ids.shape[1], device=target_ids.device)[None, :]
     x = model.target_embedding(target_ids, positions)
     found: list[Tensor] = []
-    for layer in model.decoder_layers:
+    biases = bias_of_layers(model.decoder_biases, len(model.decoder), positions, positions[0])
+    for layer, bias in zip(model.decoder_layers, biases, strict=True):
         key, value = layer.cross_attention.project_memory(memory)
-        attend_self = layer.self_attention.over_sequence(causal=True)
+        attend_self = layer.self_attention.over_sequence(causal=True, bias=bias)
         x = layer(x, attend_self, _watched(layer.cross_attention.heads, key, value, found))
     return torch.cat(found)
 

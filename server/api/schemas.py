@@ -188,9 +188,7 @@ class AlignedWords(BaseModel):
 class Confident(BaseModel):
     """A part of a translation and how sure the model is of it."""
 
-    target: tuple[int, int] = Field(
-        description="Of `translatedText`: first byte and the one behind the last."
-    )
+    target: tuple[int, int] = Field(description="Of `translatedText`, in bytes, the end excluded.")
     confidence: float = Field(ge=0, le=1)
 
 
@@ -199,6 +197,15 @@ class ConfidenceAnswer(BaseModel):
 
     sentences: list[Confident] = Field(description="The chrF to expect of each sentence, from 0 to 1.")
     words: list[Confident] = Field(description="Share of such words that stand in a reference translation.")
+
+
+class LookAnswer(BaseModel):
+    """Where the model looked in one run: a sentence of `translatedText`, or a clause of a long one."""
+
+    target: tuple[int, int] = Field(description="The sentence.")
+    sourcePieces: list[str] = Field(description="What it read; `▁` begins a word.")  # noqa: N815
+    targetPieces: list[str] = Field(description="What it wrote.")  # noqa: N815
+    weights: list[list[float]] = Field(description="For each target piece the share of each source piece.")
 
 
 class TranslateAnswer(BaseModel):
@@ -232,13 +239,13 @@ class TranslateAnswer(BaseModel):
         None, description="Only if asked for: how sure the model is of each translation. Ranges count bytes."
     )
     alignments: list[AlignedWords] | list[list[AlignedWords]] | None = Field(
-        None,
-        description="Only if asked for: the words of each translation with those of its text, in order of "
-        "the text. Ranges count bytes of UTF-8.",
+        None, description="Only if asked for: words of each translation and those that they stand for."
+    )
+    attention: list[LookAnswer] | list[list[LookAnswer]] | None = Field(
+        None, description="Only if asked for: where the model looked, for each of its runs."
     )
     finishReason: str | list[str] | None = Field(  # noqa: N815
-        None,
-        description="Only with scores or if a translation is incomplete: `eos`, or `length` if it was cut.",
+        None, description="Only with scores or if a translation is incomplete: `eos`, or `length` if cut."
     )
 
 

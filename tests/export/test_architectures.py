@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from export.bundle import load_manifest
-from export.convert.from_bundle import recover_checkpoint
 from export.convert.from_huggingface import HuggingFaceError
 from export.convert.to_huggingface import write_huggingface
 from export.gate_texts import ExportError
 from export.int8.fused_attention import fuse_attention
 from export.pipeline import ExportOptions, export_bundle
+from export.recovery.from_bundle import recover_checkpoint
 from model.checkpoint import load_checkpoint, model_tensors
 from tests import factories
 

@@ -9,13 +9,13 @@ import pytest
 import tokenizers
 import torch
 
-from export.convert.from_bundle import recover_checkpoint
 from export.convert.from_huggingface import import_checkpoint
 from export.convert.huggingface_files import HuggingFaceError
 from export.convert.import_command import import_model
 from export.convert.vocabularies.byte_level import read_byte_level
 from export.convert.vocabularies.vocabulary import ImportNames
 from export.manifest import Manifest
+from export.recovery.from_bundle import recover_checkpoint
 from model.byte_level import BYTE_CHARACTERS
 from model.checkpoint import load_checkpoint
 from model.tokenizer import Tokenizer

@@ -1,13 +1,17 @@
 """Explained translations, by a shipped model."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from export.text_measures.learn_lexicon import LexiconTexts
+from export.text_measures.measure import MeasureOptions, measure_bundle
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError
@@ -23,6 +27,16 @@ from server.service.translation.decoding_options import choose_each, with_token_
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
+SENTENCES = [
+    "The red car is very fast.",
+    "Tom bought a new book yesterday.",
+    "We do not know where the dog is.",
+    "My brother wants to learn German.",
+    "The children are playing in the garden.",
+    "Many people live in this city.",
+    "Open the door and close the window.",
+    "He drinks coffee and she drinks tea.",
+]
 Explain = Callable[..., TextTranslation]
 MARKUP = (
     "<p>Hello {name}, this is a <b>red</b> car. 😀</p><ul><li>caf&eacute; &amp; tea are <i>good</i></li></ul>"
@@ -217,3 +231,70 @@ def test_a_draw_has_no_confidence(model: ServedModel) -> None:
     check_explanations(TextOptions(confidence=True), model.measured)
     with pytest.raises(InvalidOptionError, match="draw"):
         check_explanations(TextOptions(confidence=True), model.measured, samples=True)
+
+
+@pytest.fixture(scope="module")
+def with_attention(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
+    """The shipped model with the graph of its attention, chosen on a few sentences."""
+    folder = tmp_path_factory.mktemp("attention")
+    shutil.copytree(repository / "bundles" / "en-de", folder / "bundle")
+    (folder / "dev.en").write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
+    options = MeasureOptions(folder / "dev.en", None, LexiconTexts(), only="attention")
+    measure_bundle(folder / "bundle", options)
+    loaded = load_model(Settings(bundle=(folder / "bundle",)), NullObserver())
+    yield loaded
+    loaded.engine.close(0.0)
+
+
+def translated(model: ServedModel, text: str, options: TextOptions) -> TextTranslation:
+    limits = request_limits(Settings(), model.manifest)
+    codec, reading = TextCodec(text_side(model, limits), limits), Reading(options)
+    way = Way("en", "de", model.manifest.framing("en", "de"), keep=True)
+    document = codec.read([text], way, reading)
+    while document.inputs:
+        ids = [one.ids for one in document.inputs]
+        chosen = choose_each(RequestedOptions(), limits, document.inputs)
+        document.resume([one.result() for one in model.engine.submit("test", ids, chosen)])
+    return codec.explained([text], document, document.translations(1), reading)[0]
+
+
+def test_attention_looks_at_the_words_that_are_translated(with_attention: ServedModel) -> None:
+    text = "THE RED CAR is very fast.  Tom bought 3 dogs in Xyzzyx!"
+    found = translated(with_attention, text, TextOptions(attention=True))
+    first, second = found.explanation.attention
+    assert found.hypotheses[0].encode()[slice(*second.target)].decode().startswith("Tom")
+    for look in (first, second):
+        assert look.weights.shape == (len(look.target_pieces), len(look.source_pieces))
+        assert np.allclose(look.weights.sum(axis=1), 1, atol=1e-4)
+        assert look.source_pieces[-1] == "</s>"
+    seen = {
+        piece: second.source_pieces[best]
+        for piece, best in zip(second.target_pieces, second.weights.argmax(axis=1), strict=True)
+    }
+    assert (seen["\u2581Tom"], seen["\u2581Hunde"]) == ("\u2581Tom", "\u2581dogs")
+    assert not found.explanation.alignments
+
+
+def test_attention_and_tables_align_together(with_attention: ServedModel, explain: Explain) -> None:
+    """What the tables are sure of stays; in a sentence with a doubt, the model has its say."""
+    sure, doubtful = "The red car is fast.", "She used to live near the sea."
+    options = TextOptions(alignments=True)
+    assert pairs(sure, translated(with_attention, sure, options)) == pairs(sure, explain(sure))
+    both, tables = translated(with_attention, doubtful, options), explain(doubtful)
+    assert both.hypotheses == tables.hypotheses
+    assert ("live", "lebte") in pairs(doubtful, both)
+    assert ("live", "lebte") not in pairs(doubtful, tables)
+
+
+def test_without_its_graph_attention_is_refused(model: ServedModel, with_attention: ServedModel) -> None:
+    check_explanations(TextOptions(attention=True), with_attention.measured)
+    with pytest.raises(InvalidOptionError, match="attention: this model has no graph"):
+        check_explanations(TextOptions(attention=True), model.measured)
+
+
+def test_an_answer_of_too_many_weights_is_refused(
+    with_attention: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.service.text.explanation.attention.MAX_CELLS", 50)
+    with pytest.raises(InvalidOptionError, match="the most is 50"):
+        translated(with_attention, "The red car is very fast.", TextOptions(attention=True))

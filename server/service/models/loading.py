@@ -7,6 +7,7 @@ from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, load_
 from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.observer import EngineObserver
+from server.runtime.onnx.attention_pass import AttentionPass
 from server.service.models.engine_start import start_engine, start_threads
 from server.service.models.self_test import check_golden_text
 from server.service.models.served_model import ServedModel, TranslationEngine, check_together
@@ -109,8 +110,9 @@ def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Mea
         BundleError: the lexical tables are damaged or of another model.
     """
     text = manifest.text
+    attention = None if manifest.attention is None else AttentionPass(bundle, manifest)
     if text is None:
-        return Measured(confidence=manifest.confidence)
+        return Measured(confidence=manifest.confidence, attention=attention)
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     limits = text.checks
     return Measured(
@@ -123,4 +125,5 @@ def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Mea
         ),
         Lexicon.load(bundle / text.lexicon, *sizes),
         manifest.confidence,
+        attention,
     )

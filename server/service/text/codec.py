@@ -8,7 +8,7 @@ from typing import Any
 from server.engine.sequence import SequenceResult
 from server.service.request_limits import RequestLimits, check_tokens
 from server.service.text.blocks import is_plain_sentence, sentences_of
-from server.service.text.explanation.explained import NOTHING, Explanation, explain
+from server.service.text.explanation.explained import NOTHING, Explanation, explain, needs_looks
 from server.service.text.glossary.enforcement import TermUse, merged
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
@@ -171,13 +171,17 @@ class TextCodec:
             document: of these texts, with everything translated.
             translations: of the document.
             reading: as `read` was given.
+
+        Raises:
+            InvalidOptionError: the model's attention would be too long an answer.
+            InferenceError: the graph for it failed.
         """
-        each = zip(texts, document.pieces, translations, strict=True)
-        how = self._model, reading.options
-        return [
-            replace(one, explanation=explain(text, pieces, *how, is_html=reading.is_html))
-            for text, pieces, one in each
-        ]
+        found = explain(texts, document.pieces, self._model, reading.options, is_html=reading.is_html)
+        return [replace(one, explanation=own) for one, own in zip(translations, found, strict=True)]
+
+    def looks_for(self, options: TextOptions) -> bool:
+        """Tell whether `explained` runs a graph of the model for these options."""
+        return needs_looks(self._model, options)
 
     def _whole(
         self, text: str, way: Way, _reading: Reading, _protect: Sequence[Any], begin: tuple[int, ...]

@@ -14,6 +14,19 @@ _NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """What the model read and wrote once.
+
+    Attributes:
+        read: ids, special tokens included.
+        wrote: ids, without the end token.
+    """
+
+    read: tuple[int, ...]
+    wrote: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
     """A translation of a segment.
 
@@ -24,6 +37,7 @@ class Hypothesis:
         coverage: how well it accounts for its source; 0 at best.
         written: pieces that the model wrote with their log-probabilities, the end token as an empty one;
             empty if nobody asked.
+        runs: of the model that it was made of, in order of its text; likewise.
     """
 
     target: Target
@@ -31,6 +45,7 @@ class Hypothesis:
     alarms: tuple[str, ...] = ()
     coverage: float = 0.0
     written: tuple[tuple[str, float], ...] = ()
+    runs: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
         scores: list[float] = []
         coverage = 0.0
         written: list[tuple[str, float]] = []
+        runs: list[Run] = []
         for part, draft in zip(parts, drafts, strict=True):
             one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
             start, end = inner_part(part)
@@ -82,6 +98,7 @@ def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
             scores.append(one.score)
             coverage += one.coverage
             written += one.written
+            runs += one.runs
         joined.append(
             Hypothesis(
                 Target(text, tuple(spans)),
@@ -89,6 +106,7 @@ def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
                 tuple(dict.fromkeys(alarms)),
                 coverage / len(parts),
                 tuple(written),
+                tuple(runs),
             )
         )
     reason: FinishReason = "length" if any(draft.finish_reason == "length" for draft in drafts) else "eos"

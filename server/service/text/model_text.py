@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from export.bundle import Confidence, as_written
 from export.lexicon import Lexicon, coverage
@@ -40,6 +44,14 @@ _AROUND = 8
 """Tokens left for what stands around a text."""
 
 
+class Attends(Protocol):
+    """Tells where the model looks; `server.runtime.onnx.attention_pass` has the real one. Thread-safe."""
+
+    def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[NDArray[np.float32]]:
+        """Give for each pair of what was read and written [T, S], rows of which sum to 1."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What the exporter has measured of a model.
@@ -51,6 +63,7 @@ class Measured:
         thresholds: of the checks.
         lexicon: lexical tables, if the bundle has some.
         confidence: how sure the model may say that it is, if that was fitted.
+        attention: tells where it looks, if the bundle has a graph for that.
     """
 
     masks: tuple[str, ...] = DEFAULT_MASKS
@@ -59,6 +72,7 @@ class Measured:
     thresholds: Thresholds = field(default_factory=Thresholds)
     lexicon: Lexicon | None = None
     confidence: Confidence | None = None
+    attention: Attends | None = None
 
 
 class ModelText:
@@ -86,6 +100,7 @@ class ModelText:
         self._lexicon = measured.lexicon
         self._masks = measured.masks, measured.masks_together
         self.confidence = measured.confidence
+        self.attention = measured.attention
         self.vocabulary = Vocabulary(tokenizer)
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
@@ -178,6 +193,18 @@ class ModelText:
     def written(self, tokens: Sequence[int], scores: Sequence[float]) -> tuple[tuple[str, float], ...]:
         """Name the pieces that the model wrote, each with its log-probability; the end token is empty."""
         return tuple(as_written(self._target_pieces, tokens, scores))
+
+    def source_names(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """Name pieces that the model read."""
+        return tuple(map(self._source_pieces.__getitem__, ids))
+
+    def target_names(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """Name pieces that it wrote."""
+        return tuple(map(self._target_pieces.__getitem__, ids))
+
+    @functools.cached_property
+    def _source_pieces(self) -> list[str]:
+        return self._tokenizer.source_pieces()
 
     @functools.cached_property
     def _target_pieces(self) -> list[str]:

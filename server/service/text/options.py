@@ -52,10 +52,14 @@ class TextOptions:
         False, "Whether to answer how sure the model is of each sentence and word of the translation."
     )
 
+    attention: bool = define(
+        False, "Whether to answer where the model looked in the source for each piece that it wrote."
+    )
+
     @property
     def explains(self) -> bool:
         """Whether more is to be said of a translation than its text."""
-        return self.alignments or self.confidence
+        return self.alignments or self.confidence or self.attention
 
     @property
     def protected_words(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from server.service.text.drafts import (
     CUT_RUNG,
     Draft,
     Hypothesis,
+    Run,
     cleaned,
     in_capitals,
     inner_part,
@@ -82,12 +83,14 @@ class Delivered:
         target: its translation.
         placed: the tags of the sentence in the translation.
         written: pieces that the model wrote for it; see `Hypothesis`.
+        runs: of the model that the translation was made of.
     """
 
     segment: Segment
     target: Target
     placed: tuple[tuple[int, Tag], ...]
     written: tuple[tuple[str, float], ...] = ()
+    runs: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,7 @@ class SentenceTranslator:
         if way.keep:
             best = draft.hypotheses[0]
             placed = tuple(self._placed(segment, best.target, aligner))
-            delivered = Delivered(segment, best.target, placed, best.written)
+            delivered = Delivered(segment, best.target, placed, best.written, best.runs)
         return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms, delivered)
 
     def _draft(
@@ -246,7 +249,17 @@ class SentenceTranslator:
                     alarms = self._alarms(segment, target, checked, way)
                     coverage = self._model.checks.coverage(checked) if alarms else 0.0
             written = self._model.written(one.tokens, one.token_scores) if one.token_scores else ()
-            found.append(Hypothesis(cleaned(target), one.score, alarms, coverage, written))
+            runs = (
+                (
+                    Run(
+                        (*way.framing.source_prefix, *source_ids, *way.framing.source_suffix),
+                        tuple(one.tokens),
+                    ),
+                )
+                if way.keep
+                else ()
+            )
+            found.append(Hypothesis(cleaned(target), one.score, alarms, coverage, written, runs))
         return Draft(tuple(found), result.finish_reason)
 
     def _alarms(self, segment: Segment, target: Target, checked: Checked, way: Way) -> tuple[str, ...]:

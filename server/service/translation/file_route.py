@@ -145,7 +145,7 @@ class FileTranslator:
         """
         if options.text.explains and (len(legs) > 1 or options.n_best):
             raise InvalidOptionError(
-                "alignments and confidence of lines need one bundle for the direction, and no n-best list"
+                "what explains lines needs one bundle for the direction, and no n-best list"
             )
         self._translators = []
         if options.glossary is not None and len(legs) > 1:

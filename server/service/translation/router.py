@@ -352,6 +352,11 @@ class Router:
                 f"confidence: {first.source} to {second.target} goes through {second.source}; nothing is "
                 "known of how sure two models are together"
             )
+        if request.text_options.attention:
+            raise InvalidOptionError(
+                f"attention: {first.source} to {second.target} goes through {second.source}; no model looks "
+                "from one to the other"
+            )
         under_way = self._under_way.setdefault(whole.request_id, {})
         under_way[request.request_id] = opening
         middle = await opening.translate(

@@ -183,7 +183,8 @@ class Translator:
         if way.keep:
             written_s = self._clock()
             texts = await self._offload(
-                size, lambda: self._codec.explained(request.texts, document, texts, reading)
+                _INLINE_CHARS + 1 if self._codec.looks_for(request.text_options) else size,
+                lambda: self._codec.explained(request.texts, document, texts, reading),
             )
             work.stages_s["detokenize"] += self._clock() - written_s
         return Translation(

@@ -102,7 +102,7 @@ def test_confidence_alone_leaves_the_rest_as_it_was(tiny_bundle_int8: Path, tmp_
     shutil.copytree(tiny_bundle_int8, bundle)
     usual = factories.measure_options(tmp_path)
     before = load_manifest(bundle)
-    alone = MeasureOptions(usual.dev_source, usual.dev_target, LexiconTexts(), only_confidence=True)
+    alone = MeasureOptions(usual.dev_source, usual.dev_target, LexiconTexts(), only="confidence")
     after = measure_bundle(bundle, alone)
     assert after.confidence is not None
     assert after.confidence.sentences.count == 220
@@ -111,4 +111,4 @@ def test_confidence_alone_leaves_the_rest_as_it_was(tiny_bundle_int8: Path, tmp_
     assert measure_bundle(bundle, alone) == after
     assert (bundle / "MODEL_CARD.md").read_text(encoding="utf-8").count("## Confidence") == 1
     with pytest.raises(MeasureError, match="reference"):
-        measure_bundle(bundle, MeasureOptions(usual.dev_source, None, LexiconTexts(), only_confidence=True))
+        measure_bundle(bundle, MeasureOptions(usual.dev_source, None, LexiconTexts(), only="confidence"))

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from server.service.text.explanation.attention import Looks
 from server.service.text.explanation.matching import Matching
-from server.service.text.protection.alignment import WordAligner
-from server.service.text.protection.linking import link_words
-from server.service.text.protection.words import Word, find_words
+from server.service.text.explanation.word_links import SentenceWords
+from server.service.text.model_text import ModelText
+from server.service.text.protection.words import Word
 from server.service.text.protection.writing import escaped
 from server.service.text.segment import Escape, Segment, Tag, Target
 from server.service.text.sentences import Delivered, TranslatedSentence
@@ -29,8 +30,8 @@ class Alignment:
         source: first byte and the one behind the last, of the text in UTF-8.
         target: the same of the translation.
         weight: from 0 to 1, geometric mean of the probabilities that the lexical tables give the two words,
-            one given the other; 1 for what is the same on both sides by rule: equal names and numbers,
-            protected parts, punctuation.
+            one given the other, or the share of attention if that is more; 1 for what is the same on both
+            sides by rule: equal names and numbers, protected parts, punctuation.
     """
 
     source: Range
@@ -39,14 +40,22 @@ class Alignment:
 
 
 def align_text(
-    text: str, pieces: Sequence[str | TranslatedSentence], aligner: WordAligner, *, is_html: bool = False
+    text: str,
+    pieces: Sequence[str | TranslatedSentence],
+    model: ModelText,
+    words: Sequence[SentenceWords | None],
+    looks: Sequence[Looks],
+    *,
+    is_html: bool = False,
 ) -> list[Alignment]:
     """Align a text with its translation, the best one.
 
     Args:
         text: as the client sent it.
         pieces: of its document, all of them translated with `Way.keep`.
-        aligner: of the model.
+        model: that translated them.
+        words: of each piece that is a sentence.
+        looks: the model's attention of each; nothing where the lexical tables speak alone.
         is_html: whether the text is HTML.
 
     Returns:
@@ -55,13 +64,13 @@ def align_text(
     source = _Source(text, pieces, is_html=is_html)
     found: list[tuple[Range, Range, float]] = []
     at = 0  # in the translation
-    for piece, begins in zip(pieces, source.begins, strict=True):
+    for piece, begins, own, seen in zip(pieces, source.begins, words, looks, strict=True):
         if isinstance(piece, str):
             at += len(piece)
             continue
-        if (kept := piece.delivered) is not None:
+        if (kept := piece.delivered) is not None and own is not None:
             ours, theirs = source.layout_of[begins], lay_out_target(kept)
-            for one, other, weight in word_links(kept, aligner):
+            for one, other, weight in own.links(model, seen):
                 range_in_source = source.range(begins, ours, one)
                 if range_in_source is not None:
                     low, high = theirs.range(other)
@@ -104,19 +113,6 @@ def composed(first: Sequence[Alignment], second: Sequence[Alignment]) -> list[Al
             key, weight = (one.source, second[index].target), one.weight * second[index].weight
             found[key] = max(weight, found.get(key, 0.0))
     return [Alignment(*key, weight) for key, weight in sorted(found.items())]
-
-
-def word_links(kept: Delivered, aligner: WordAligner) -> list[tuple[Word, Word, float]]:
-    """Link the words of a sentence with those of its translation, each with the weight of an `Alignment`."""
-    segment, target = kept.segment, kept.target
-    ours, theirs = find_words(segment.text, segment.spans), find_words(target.text, target.spans)
-    weighing = _Weighing(aligner)
-    pairs = link_words(segment, target, ours, theirs, weighing)
-    weights = weighing.by_place(ours, theirs)
-    return [
-        (ours[one], theirs[other], 1.0 if ours[one].span >= 0 else weights.get((one, other), 1.0))
-        for one, other in pairs
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,22 +249,3 @@ def byte_offsets(text: str) -> NDArray[np.int64] | range:
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     sizes = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-
-
-class _Weighing:
-    """Links words as the aligner does, and keeps the weights. Used once."""
-
-    def __init__(self, aligner: WordAligner) -> None:
-        self._aligner = aligner
-        self._weights: dict[tuple[int, int], float] = {}
-
-    def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
-        found = self._aligner.weighted_links(source_words, target_words)
-        self._weights = {(one, other): weight for one, other, weight in found}
-        return [(one, other) for one, other, _ in found]
-
-    def by_place(self, ours: Sequence[Word], theirs: Sequence[Word]) -> dict[tuple[int, int], float]:
-        """Give the weights by the words' places among all words, marks included."""
-        left = [index for index, word in enumerate(ours) if not word.is_mark]
-        right = [index for index, word in enumerate(theirs) if not word.is_mark]
-        return {(left[one], right[other]): weight for (one, other), weight in self._weights.items()}

@@ -28,3 +28,8 @@ def check_explanations(options: TextOptions, measured: Measured, *, samples: boo
         raise InvalidOptionError(
             "alignments: this model has no lexical tables to align words with; `dragoman measure` adds them"
         )
+    if options.attention and measured.attention is None:
+        raise InvalidOptionError(
+            "attention: this model has no graph that tells where it looks; `dragoman measure --attention` "
+            "adds one"
+        )

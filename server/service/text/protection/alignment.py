@@ -7,6 +7,7 @@ model's own attention had 48; of 28 everyday sentences it is 4 to 8.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -22,6 +23,9 @@ MIN_EVIDENCE = 0.01
 TAKEN = 0.5
 """Of the score of a source word that has a link, when another target word looks for one."""
 
+ATTENTION = 1.0
+"""What a word's share of attention adds to a score, beside tables and diagonal."""
+
 MAX_PAIRS = 250_000
 """Of a source and a target word that are compared; longer texts are linked along the diagonal alone."""
 
@@ -33,6 +37,56 @@ _NEVER = math.exp(MISSING)
 Matrix = NDArray[np.float32]
 Pieces = tuple[int, ...]
 """Of a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is known of each word of a sentence beside each one of its translation. Immutable.
+
+    Attributes:
+        count: I, words of the source.
+        target_count: J, words of the translation.
+        score: [I, J], for the choice among words, above 2 for equal ones; None of sentences that are empty
+            or too long.
+        evidence: [I, J], probability that two words may belong together at all.
+        strength: [I, J], geometric mean of the probabilities of both ways.
+    """
+
+    count: int
+    target_count: int
+    score: Matrix | None = None
+    evidence: Matrix | None = None
+    strength: Matrix | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every word of the translation and a word of the source choose each other."""
+        if self.score is None or self.evidence is None:
+            return True
+        best, columns = self.score.argmax(axis=0), np.arange(self.target_count)
+        mutual = self.score.argmax(axis=1)[best] == columns
+        return bool((mutual & (self.evidence[best, columns] >= MIN_EVIDENCE)).all())
+
+    def links(self, attention: Matrix | None = None) -> list[tuple[int, int, float]]:
+        """Link words as `WordAligner.links` does, and say how sure each link is.
+
+        Args:
+            attention: of the model, from 0 to 1, [I, J]; adds to what the tables say.
+
+        Returns:
+            As `WordAligner.links`, each with the geometric mean of p(target word | source word) and
+            p(source word | target word) or the share of attention, whichever is larger; 1 for equal words,
+            0 for words that are linked along the diagonal alone.
+        """
+        if self.score is None or self.evidence is None or self.strength is None:
+            columns = range(self.target_count if self.count else 0)
+            return [((2 * j + 1) * self.count // (2 * self.target_count), j, 0.0) for j in columns]
+        score, evidence, strength = self.score, self.evidence, self.strength
+        if attention is not None:
+            score = score + ATTENTION * attention
+            evidence, strength = np.maximum(evidence, attention), np.maximum(strength, attention)
+        pairs = _linked(score, evidence >= MIN_EVIDENCE)
+        return [(row, column, min(1.0, float(strength[row, column]))) for row, column in pairs]
 
 
 class WordAligner:
@@ -68,22 +122,18 @@ class WordAligner:
         Returns:
             Pairs of an index in the source and one in the target, ascending.
         """
-        return [(row, column) for row, column, _ in self.weighted_links(source_words, target_words)]
+        return [(row, column) for row, column, _ in self.compare(source_words, target_words).links()]
 
-    def weighted_links(
-        self, source_words: Sequence[str], target_words: Sequence[str]
-    ) -> list[tuple[int, int, float]]:
-        """Link words as `links` does, and say how sure each link is.
+    def compare(self, source_words: Sequence[str], target_words: Sequence[str]) -> "Compared":
+        """Compare all words of a sentence with all of its translation.
 
-        Returns:
-            As `links`, each with the geometric mean of p(target word | source word) and p(source word |
-            target word), 1 for equal words; 0 for words that are linked along the diagonal alone.
+        Args:
+            source_words: of a sentence, in order.
+            target_words: of its translation.
         """
         count, target_count = len(source_words), len(target_words)
-        if not count or not target_count:
-            return []
-        if count * target_count > MAX_PAIRS:
-            return [((2 * j + 1) * count // (2 * target_count), j, 0.0) for j in range(target_count)]
+        if not count or not target_count or count * target_count > MAX_PAIRS:
+            return Compared(count, target_count)
         is_short = max(count, target_count) <= _SHORT
         prior = (_short_diagonal if is_short else _diagonal)(count, target_count)
         equal = _equal(source_words, target_words)
@@ -96,10 +146,8 @@ class WordAligner:
             strength = np.sqrt(forward * backward)
             score = strength * prior
         score = np.where(equal, 2 + prior, score)
-        evidence = np.where(equal, 1, evidence)
-        strength = np.where(equal, 1, strength)
-        pairs = _linked(score, evidence >= MIN_EVIDENCE)
-        return [(row, column, min(1.0, float(strength[row, column]))) for row, column in pairs]
+        evidence, strength = np.where(equal, 1, evidence), np.where(equal, 1, strength)
+        return Compared(count, target_count, score, evidence, strength)
 
     def evidence(self, source_word: str, target_word: str) -> float:
         """Say with which probability, of either way, two words belong together by the tables alone."""

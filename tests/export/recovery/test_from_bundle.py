@@ -16,9 +16,9 @@ from onnx import numpy_helper
 
 from export.bundle import BundleError, describe_files
 from export.cli import run_import
-from export.convert.from_bundle import RecoveryError, recover_checkpoint
 from export.convert.vocabularies.vocabulary import ImportNames
 from export.pipeline import ExportOptions, export_bundle
+from export.recovery.from_bundle import RecoveryError, recover_checkpoint
 from model.checkpoint import load_checkpoint, model_tensors
 from tests import factories
 

@@ -1,0 +1,1 @@
+"""Weights out of bundles."""
