@@ -21,6 +21,7 @@ from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, check_texts, request_limits
 from server.service.text.codec import Reading, TextCodec, TextTranslation
 from server.service.text.explanation.confidence import Confident
+from server.service.text.explanation.explained import fields_of
 from server.service.text.jobs import ModelInput
 from server.service.text.options import TextOptions
 from server.service.text.sentences import Way
@@ -32,6 +33,9 @@ _WIDTH = 4
 """Alternatives of a token, and translations that a search keeps."""
 _MOST_TOKENS = 64
 """Of a sentence whose tokens get alternatives: each is a search of its own."""
+_SHADES = "·░▒▓█"
+_MOST_COLUMNS = 40
+"""Of a map of attention in a terminal."""
 _SOURCE, _TARGET = "source", "target"
 
 
@@ -110,7 +114,9 @@ class Explainer:
         source, target = choose_direction(self._model.manifest, options.source, options.target)
         measured = self._model.measured
         treated = TextOptions(
-            alignments=measured.lexicon is not None, confidence=measured.confidence is not None
+            alignments=measured.lexicon is not None,
+            confidence=measured.confidence is not None,
+            attention=measured.attention is not None,
         )
         reading = Reading(treated, is_html=options.is_html)
         way = Way(source, target, self._model.manifest.framing(source, target), keep=True)
@@ -246,7 +252,29 @@ def _explanation(text: str, translation: TextTranslation) -> dict[str, Any]:
         for one in found.alignments
     ]
     confidence = {"sentences": sure(found.confidence.sentences), "words": sure(found.confidence.words)}
-    return {"alignments": alignments, "confidence": confidence}
+    looks = fields_of(found, TextOptions(attention=True))["attention"]
+    return {"alignments": alignments, "confidence": confidence, "attention": looks}
+
+
+def _heat_map(look: dict[str, Any]) -> list[str]:
+    """Draw where the model looked: a line for each piece that it wrote, a column for each that it read."""
+    source, target = look["sourcePieces"][:_MOST_COLUMNS], look["targetPieces"]
+    width = max(map(len, target), default=0)
+    # Names of columns stand above them, one below the other, each beginning where its column is.
+    lines = [
+        "Where the model looked (a line for each piece that it wrote, a column for each that it read;",
+        "the darker, the more it looked there):",
+    ]
+    for place, piece in reversed(list(enumerate(source))):
+        lines.append(f"  {'':>{width}}  {' | ' * place} {piece}")
+    for piece, weights in zip(target, look["weights"], strict=True):
+        cells = "".join(
+            f" {_SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)]} "
+            for share in weights[:_MOST_COLUMNS]
+        )
+        best = max(range(len(weights)), key=weights.__getitem__)
+        lines.append(f"  {piece:>{width}}  {cells}  {weights[best]:.0%} {look['sourcePieces'][best]}")
+    return lines
 
 
 def written(found: dict[str, Any]) -> str:
@@ -272,6 +300,8 @@ def written(found: dict[str, Any]) -> str:
             lines.append(
                 f"  {one['words'][0]:>{width}} -> {one['words'][1]:<{width}} {one['weight']:.2f} {bar}"
             )
+    for look in found["attention"]:
+        lines += ["", *_heat_map(look)]
     for number, run in enumerate(found["model_runs"], start=1):
         lines += ["", f"Run {number} of the model. It read: {' '.join(run['read'])}"]
         lines += ["It wrote, piece by piece (probability, and what it might have written instead):"]

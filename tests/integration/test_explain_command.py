@@ -74,3 +74,18 @@ def test_what_does_not_fit_is_said_in_a_line(repository: Path, arguments: tuple[
     ended = explain(repository / "bundles" / "en-de", *arguments)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
+
+
+def test_people_see_where_the_model_looked(found: dict[str, Any], attentive_bundle: Path) -> None:
+    """A line for each piece that was written, its darkest square under the piece that it stands for."""
+    assert found["attention"] == []
+    assert "Where the model looked" not in written(found)
+    ended = explain(attentive_bundle, "The red car is fast.")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.split("Where the model looked")[1].split("Run 1")[0].splitlines()
+    columns = [line.split()[-1] for line in reversed(lines[2:9])]
+    assert columns == ["▁The", "▁red", "▁car", "▁is", "▁fast", ".", "</s>"]
+    (rote,) = [line for line in lines if line.split()[:1] == ["▁rote"]]
+    shades = rote.split()[1:8]
+    assert max(range(7), key=lambda place: "·░▒▓█".index(shades[place])) == columns.index("▁red")
+    assert rote.endswith("% ▁red")

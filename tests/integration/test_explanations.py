@@ -1,6 +1,5 @@
 """Explained translations, by a shipped model."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from export.text_measures.learn_lexicon import LexiconTexts
-from export.text_measures.measure import MeasureOptions, measure_bundle
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.errors import InvalidOptionError
@@ -27,16 +24,6 @@ from server.service.translation.decoding_options import choose_each, with_token_
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
-SENTENCES = [
-    "The red car is very fast.",
-    "Tom bought a new book yesterday.",
-    "We do not know where the dog is.",
-    "My brother wants to learn German.",
-    "The children are playing in the garden.",
-    "Many people live in this city.",
-    "Open the door and close the window.",
-    "He drinks coffee and she drinks tea.",
-]
 Explain = Callable[..., TextTranslation]
 MARKUP = (
     "<p>Hello {name}, this is a <b>red</b> car. 😀</p><ul><li>caf&eacute; &amp; tea are <i>good</i></li></ul>"
@@ -234,14 +221,8 @@ def test_a_draw_has_no_confidence(model: ServedModel) -> None:
 
 
 @pytest.fixture(scope="module")
-def with_attention(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
-    """The shipped model with the graph of its attention, chosen on a few sentences."""
-    folder = tmp_path_factory.mktemp("attention")
-    shutil.copytree(repository / "bundles" / "en-de", folder / "bundle")
-    (folder / "dev.en").write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
-    options = MeasureOptions(folder / "dev.en", None, LexiconTexts(), only="attention")
-    measure_bundle(folder / "bundle", options)
-    loaded = load_model(Settings(bundle=(folder / "bundle",)), NullObserver())
+def with_attention(attentive_bundle: Path) -> Iterator[ServedModel]:
+    loaded = load_model(Settings(bundle=(attentive_bundle,)), NullObserver())
     yield loaded
     loaded.engine.close(0.0)
 
