@@ -25,7 +25,9 @@ from server.service.text.vocabulary import Vocabulary, without_accents
 
 _MASK = "PH1"
 _WORD = re.compile(r"\w+")
-_NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)")
+_NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)|(?<!\w)[a-z]+[A-Z]\w*")
+_CAMEL = re.compile(r"[a-zß-ÿ][A-Z](?!nnen?\b)")
+"""Within names of products and programs: `iPhone`, `JavaScript`; German `StudentInnen` are no name."""
 _LONGEST_ABBREVIATION = 6
 _TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU", "ID", "US", "USA", "UK"))
 """Abbreviations that are mostly translated; `EE` and `UU` are those of `EE.UU.`."""
@@ -150,6 +152,7 @@ class ModelText:
             is_short = (
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
+            is_short = is_short or bool(_CAMEL.search(name))
             begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
             known = min(pieces, self.vocabulary.count_pieces(name.lower())) < _SPELLED_PIECES  # `Fourth`
             if not is_short and (language in CAPITAL_NOUNS or begins or known):

@@ -16,6 +16,7 @@ _PLACEHOLDER = "|".join([
     r"\{\{\{[^{}\n]{0,200}\}\}\}",
     r"\{\{[^{}\n]{0,200}\}\}",
     r"<%[^%\n]{0,200}%>",
+    r"\{%[^%\n]{0,200}%\}",
     r"[$#%]\{[^{}\n]{0,200}\}",
     r"\{[A-Za-z_][\w.\-\[\]]*(?:[:!,][^{}\n]{0,100})?\}",
     r"\{\d*(?:[:!,][^{}\n]{0,100})?\}",
@@ -38,7 +39,7 @@ _ADDRESS = "|".join([
     r"(?:https?|ftps?|sftp|wss?|file|git|ssh)://[^\s<>\"“”«»]+",
     r"(?:mailto|tel|sip|data|urn|magnet|doi):(?=[^\s\d])[^\s<>\"“”«»]+",
     r"(?<![\w.])www\.[^\s<>\"“”«»]+",
-    r"(?<![\w.+\-])[\w.+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}"
+    r"(?<![\w.+\-])\w[\w.+\-']{0,63}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}"
     r"(?::[\w~.\-]{0,100}/[\w~./\-]{1,200})?",  # git@host:folder/file
     r"(?<![\w.@])(?:[a-z0-9\-]{1,63}\.){1,4}(?:com|org|net|io|dev|info|gov|edu|eu|de|fr|es|uk|ch|at|example)(?![\w.\-]\w|\w)"
     r"(?:/[^\s<>\"“”«»]*)?",
@@ -53,12 +54,25 @@ _PATH = "|".join([
     r"|css|(?<=\w\w\.)[ch]|cpp|hpp|cs|java|kt|go|rs|rb|php|sh|bat|ps1|sql|log|pdf|docx?|xlsx?|pptx?|odt|png|jpe?g|gif|svg|webp|mp[34]|wav|zip"
     r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",
 ])  # fmt: skip
-_CODE = r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`"
+_FREE = r"(?<![^\s(\[“\"'])"
+_CODE = "|".join([
+    r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`",
+    # Options: `--level=3`, `-f`; settings: `DEBUG=true`; files: `.env`.
+    rf"{_FREE}--[A-Za-z][\w\-]{{1,40}}(?:=[\w./:\-]{{0,100}}\w)?|{_FREE}-[A-Za-z](?![\w'’])",
+    rf"{_FREE}[A-Z_][A-Z0-9_]{{1,60}}=[\w./:\-]{{0,100}}\w",
+    rf"{_FREE}\.[a-z]{{2,20}}(?!\w)",
+    # Names in programs: `my_name(x)`, `print()`, `com.example.Main`; forums: `r/cooking`.
+    r"(?<!\w)[A-Za-z][A-Za-z0-9]{0,60}(?:_[A-Za-z0-9]{1,60}){1,10}(?:\([^()\n]{0,100}\)|(?!\w))",
+    r"(?<![\w.])[A-Za-z]\w{0,60}\(\)",
+    r"(?<![\w.])[a-z][a-z0-9]{0,60}(?:\.[a-z][a-z0-9]{0,60}){1,10}\.[A-Z]\w{0,60}(?:\(\))?",
+    r"(?<![\w/])[ru]/[A-Za-z]\w{2,30}(?![\w/])",
+])  # fmt: skip
 # Numbers that are more than digits, with what belongs to them: currency, separators, units, dates, times.
 _CURRENCY = "€$£¥₹₽₩₺₿¢"
 _UNIT = (
     r"(?:%(?![({$])|‰|°[CF]?|[kKMGTP]?i?[BW]h?|[kMGT]?Hz|px|pt|dpi|rpm|bpm|fps|[kMG]?bit/s|[kMG]?bps|km/h|mph|m/s|kn|"
     r"[kcmµμn]?m[²³23]?|k?g|mg|µg|[mcdh]?[lL]|ms|µs|ns|kV|mV|kW|MW|kJ|kcal|mA|hPa|Pa|bar|dB|[mµn]M|mol|Ω|″|′)"
+    r"(?:/(?:[cm]?m[²³23]|kg|min|[mcd]?[lL]|[hsd])(?!\w))?"
 )
 # No sign of a placeholder: `20 %{key}`, `12 $t(x)`.
 _SUFFIX = rf"(?:[{_CURRENCY}](?![\w({{])|{_UNIT}(?!\w))"
@@ -116,7 +130,7 @@ _PLAIN_NUMBER = re.compile(r"\d+")
 _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
-_SOME = re.compile(r"[\d{}%$@#`\\/<\[_:+€£¥°]|www\.|\.\w")
+_SOME = re.compile(rf"[\d{{}}%$@#`\\/<\[_:+=€£¥°]|www\.|\.\w|\(\)|{_FREE}--?[A-Za-z]")
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}
 

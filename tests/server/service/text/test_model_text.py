@@ -36,6 +36,7 @@ def lost(
         ("These are Kowalski's cats.", "Das sind die Katzen von Kowalski.", []),
         ("The EU summit was long.", "Der eu Gipfel.", ["EU"]),
         ("NATO and the UN are here.", "OTAN et ONU sont là.", []),
+        ("JavaScript runs on iOS, useState does not.", "Es läuft.", ["JavaScript", "iOS", "useState"]),
     ],
 )
 def test_names_that_a_translation_has_not(

@@ -16,24 +16,26 @@ PLACEHOLDERS = (
     "$t(menu.open)", "__X__", "__CITY_NAME__", ":x", ":street", "{x:.2f}", "{x!r}", "{user.name}",
     "{items[0]}", "{count, number}", '<x id="1"/>', '<ph name="x"/>', "</x>", "<1>", "</1>", "<2/>",
     "$HOME", "$name", "[[NAME]]", "[%NAME%]", "<NAME>",
-    "{{ price | currency }}", "<%= user.name %>",
+    "{{ price | currency }}", "<%= user.name %>", "{% if user %}", "{% endif %}",
 )  # fmt: skip
 ADDRESSES = (
     "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example",
     "https://en.example.org/wiki/A_(b)", "www.example.org/x", "example.com", "docs.example.org/a/b",
     "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "#topic", "#Über", "#2026goals",
-    "git@code.example:team/app.git",
+    "git@code.example:team/app.git", "tom.o'neil+news@mail.example.co.uk",
 )  # fmt: skip
 PATHS = (
     "/etc/app/conf.d", "~/x/y", "./run.sh", "../a", "C:\\Data\\x.txt", "\\\\server\\share", "setup.py",
     "src/main.rs", "README.md", "main.c", "/usr/local/", "`a.b()`", "``x = 1``", "```x = 1\ny```",
+    "--force", "--level=3", "-f", "DEBUG=true", "my_name", "call_me(x, y=2)", "print()", "com.example.Main",
+    ".env", "r/cooking",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",
     "$5", "5€", "€5", "$1,000", "US$ 5", "EUR 20", "20 EUR", "1,000 USD", "£3.50",
     "5:30 pm", "8 h 30", "14h30", "2026-11-27", "27.11.2026", "11/27/2026", "2026-11-27T12:30:00Z", "20 °C",
     "20°C", "5 km", "5 km/h", "10 kg", "75%", "75 %", "3.5 GB", "100 m²", "50 mph", "n = 5", "x >= 10",
-    "10-12", "1984", "~2.5", "-0.21",
+    "10-12", "1984", "~2.5", "-0.21", "80 g/m²",
 )  # fmt: skip
 SERIALS = (
     "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "v1.2.3", "v2",
