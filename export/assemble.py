@@ -195,6 +195,7 @@ def _architecture(checkpoint: Checkpoint, parameters: int) -> Architecture:
         decoder_ffn_dim=model.decoder_ffn_dim,
         source_vocab_size=model.source_vocab_size,
         vocab_size=model.target_vocab_size,
+        source_features=model.source_features,
         parameters=parameters,
         details=ArchitectureDetails.model_validate(
             model.model_dump(include=set(ArchitectureDetails.model_fields))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from export.graph.runner import Source
 from export.quality_gates import to_source_ids
 from model.checkpoint import Checkpoint, Direction
-from model.data.corpus import read_lines, read_parallel
+from model.data.corpus import read_lines, read_pairs
+from model.features.encoded import from_base64, to_base64
+from model.features.files import Features, FeaturesError, holds_features, read_features
 
 Item = TypeVar("Item")
 
@@ -26,8 +30,8 @@ class TextPart:
     Attributes:
         direction: of the checkpoint.
         name: of the file.
-        sources: one sentence an entry.
-        ids: the same as the encoder reads them.
+        sources: one sentence an entry; features in base64.
+        ids: the same as the encoder reads them: ids or features.
         references: their translations, if there are any.
         prefix: what every target begins with.
     """
@@ -35,7 +39,7 @@ class TextPart:
     direction: Direction
     name: str
     sources: list[str]
-    ids: list[list[int]]
+    ids: Sequence[Source]
     references: list[str] | None
     prefix: list[int]
 
@@ -52,7 +56,7 @@ class Texts:
         return ", ".join(part.name for part in self.parts)
 
     @property
-    def ids(self) -> list[list[int]]:
+    def ids(self) -> list[Source]:
         """Sentences of every part as the encoder reads them."""
         return [row for part in self.parts for row in part.ids]
 
@@ -100,10 +104,10 @@ def read_texts(checkpoint: Checkpoint, sources: Sequence[Path], targets: Sequenc
     parts = []
     for number, path in enumerate(sources):
         if targets:
-            text = read_parallel([path], [targets[number]])
-            lines, references = text.sources, text.targets
+            text = read_pairs([path], [targets[number]])
+            lines, references = lines_of(text.sources), text.targets
         else:
-            lines, references = [line for line in read_lines(path) if line], None
+            lines, references = _read_sources(path), None
         ids = _tokenise(checkpoint, lines, directions[number], path)
         prefix = target_prefix(checkpoint, directions[number])
         parts.append(TextPart(directions[number], path.name, lines, ids, references, prefix))
@@ -112,9 +116,12 @@ def read_texts(checkpoint: Checkpoint, sources: Sequence[Path], targets: Sequenc
 
 def _tokenise(
     checkpoint: Checkpoint, lines: Sequence[str], direction: Direction, path: Path
-) -> list[list[int]]:
+) -> Sequence[Source]:
     config = checkpoint.config
-    rows = to_source_ids(checkpoint.tokenizer, config.special_tokens, lines, [direction])
+    size = config.transformer.source_features
+    if bool(size) != holds_features(path):
+        raise ExportError(f"{path}: {config.name} reads {'features, .npz files' if size else 'text'}")
+    rows = read_by_encoder(checkpoint, lines, [direction])
     limit = config.transformer.max_positions
     for number, row in enumerate(rows, start=1):
         if len(row) > limit:
@@ -122,12 +129,75 @@ def _tokenise(
     return rows
 
 
+def lines_of(sources: Sequence[str] | Sequence[Features]) -> list[str]:
+    """Write sources one a line: text as it is, features in base64."""
+    return [source if isinstance(source, str) else to_base64(source) for source in sources]
+
+
+def _read_sources(path: Path) -> list[str]:
+    if not holds_features(path):
+        return [line for line in read_lines(path) if line]
+    try:
+        return lines_of(read_features(path))
+    except FeaturesError as error:
+        raise ExportError(str(error)) from None
+
+
+def read_by_encoder(
+    checkpoint: Checkpoint, lines: Sequence[str], directions: Sequence[Direction]
+) -> Sequence[Source]:
+    """Turn lines into what the encoder reads; they take turns with the directions.
+
+    Raises:
+        ExportError: features are not of the model's size.
+    """
+    size = checkpoint.config.transformer.source_features
+    if not size:
+        return to_source_ids(checkpoint.tokenizer, checkpoint.config.special_tokens, lines, directions)
+    try:
+        return [from_base64(line, size, len(line)) for line in lines]
+    except FeaturesError as error:
+        raise ExportError(f"features: {error}") from None
+
+
 def target_prefix(checkpoint: Checkpoint, direction: Direction) -> list[int]:
     """Give what every target of a direction begins with."""
     return [*checkpoint.config.special_tokens.target_prefix_ids, *direction.target_prefix_ids]
 
 
-def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, Direction]]:
+@dataclass(frozen=True)
+class Sample:
+    """What activation ranges come from.
+
+    Attributes:
+        lines: text, or features in base64.
+        rows: of the lines that the model can take, as the encoder reads them. Others say nothing of ranges.
+        prefixes: what the target of each row begins with.
+    """
+
+    lines: list[str]
+    rows: list[Source]
+    prefixes: list[list[int]]
+
+
+def calibration_sample(checkpoint: Checkpoint, files: Sequence[Path], count: int) -> Sample:
+    """Draw at most ``count`` lines for activation ranges, with a fixed seed.
+
+    Raises:
+        ExportError: there are more files than directions.
+        CorpusError: a file is unusable.
+    """
+    sample = _directed_lines(checkpoint, files)
+    if len(sample) > count:
+        sample = random.Random(0).sample(sample, count)
+    lines, directions = [line for line, _ in sample], [direction for _, direction in sample]
+    rows = read_by_encoder(checkpoint, lines, directions)
+    limit = checkpoint.config.transformer.max_positions
+    short = [i for i, row in enumerate(rows) if len(row) <= limit]
+    return Sample(lines, [rows[i] for i in short], [target_prefix(checkpoint, directions[i]) for i in short])
+
+
+def _directed_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, Direction]]:
     """Read text for activation ranges: lines, each with the direction that it is translated in.
 
     Lines of a single file take turns with the directions, of a model of many languages with those from the
@@ -142,7 +212,7 @@ def calibration_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tup
         raise ExportError(
             f"{len(files)} calibration files for {len(directions)} direction(s): give one, or one each"
         )
-    texts = [[line for line in read_lines(path) if line] for path in files]
+    texts = [_read_sources(path) for path in files]
     if len(texts) == 1:
         # Of a model of many languages the text is in the first; others take turns as before.
         alike = [

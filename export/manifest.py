@@ -88,6 +88,7 @@ class Architecture(Part):
     decoder_ffn_dim: Count
     source_vocab_size: Count
     vocab_size: Count = Field(description="target vocabulary: the width of logits")
+    source_features: int = Field(default=0, ge=0, description="values of a feature vector; 0 for text")
     parameters: Count
     details: ArchitectureDetails | None = Field(default=None, description="the server needs none of it")
 
@@ -241,9 +242,10 @@ class Golden(Part):
     Its source ids have the prefix and suffix of its direction, and its target ids the prefix.
     """
 
-    source: str
+    source: str = ""
     target: str
-    source_ids: tuple[TokenId, ...]
+    source_ids: tuple[TokenId, ...] = ()
+    source_features: str = Field(default="", description="instead of text and ids, as a request has them")
     target_ids: tuple[TokenId, ...]
     target_prefix_ids: tuple[TokenId, ...] = Field(
         default=(), description="what the translation was made to begin with; target_ids begin with it"
@@ -315,6 +317,8 @@ class Manifest(Part):
             raise ValueError("two languages have the same code")
         if not self.translates and (len(self.directions) != 1 or self.segmentation != "none"):
             raise ValueError("a task other than translation needs one direction and segmentation none")
+        if size.source_features and (self.translates or self.text or self.shortlist or self.confidence):
+            raise ValueError("features are no text: no translation, no measures of text and no shortlist")
         tokens = self.special_tokens
         source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
         framed: tuple[Framed, ...] = (*self.directions, *self.languages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
-from export.gate_texts import ExportError, Texts, calibration_lines, read_texts, spread, target_prefix
+from export.gate_texts import ExportError, Texts, calibration_sample, read_texts, spread
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
@@ -39,7 +38,6 @@ from export.quality_gates import (
     is_batch_invariant,
     measure_agreement,
     pick_golden,
-    to_source_ids,
 )
 from export.text_measures.learn_lexicon import LexiconTexts
 from export.text_measures.measure import MeasureOptions, add_text_measures
@@ -138,6 +136,8 @@ def export_bundle(
         options.lexicon.check(len(checkpoint.config.all_directions))
     if options.attention and (options.lexicon is None or options.precision == "fp16"):
         raise ExportError("--attention needs text for a lexicon, and int8 or fp32: it runs on the processor")
+    if options.lexicon is not None and checkpoint.config.transformer.source_features:
+        raise ExportError(f"{checkpoint.config.name} reads features, which have no lexicon")
     if checkpoint.config.transformer.unservable:
         raise ExportError(checkpoint.config.transformer.unservable)
     if checkpoint.config.transformer.relative_distances and options.precision == "fp16":
@@ -244,19 +244,15 @@ class _Export:
     def _quantize(self, full: _Graphs, texts: Texts) -> tuple[Calibration, _Graphs]:
         options = self.options
         files = options.calibration or options.dev_source
-        sample = calibration_lines(self.checkpoint, files)
-        if len(sample) > options.calibration_sentences:
-            sample = random.Random(0).sample(sample, options.calibration_sentences)
-        # A training corpus may hold lines that the model cannot take; they say nothing about ranges.
-        lines, directions = [line for line, _ in sample], [direction for _, direction in sample]
-        rows = to_source_ids(self.checkpoint.tokenizer, self.special, lines, directions)
-        short = [i for i, row in enumerate(rows) if len(row) <= self.limit]
+        sample = calibration_sample(self.checkpoint, files, options.calibration_sentences)
         names = ", ".join(path.name for path in files)
-        self.report(f"calibrating int8 on {len(sample)} sentences of {names} ({options.calibration_method})")
+        self.report(
+            f"calibrating int8 on {len(sample.lines)} sentences of {names} ({options.calibration_method})"
+        )
         ranges = calibrate(
             full.encoder,
             full.decoders[1],
-            [rows[i] for i in short],
+            sample.rows,
             options.calibration_method,
             start_id=self.special.decoder_start_id,
             eos_id=self.special.eos_id,
@@ -264,16 +260,16 @@ class _Export:
             threads=options.threads,
             suppressed_ids=self.special.suppressed_ids,
             max_positions=self.checkpoint.config.transformer.max_positions,
-            prefixes=[target_prefix(self.checkpoint, directions[i]) for i in short],
+            prefixes=sample.prefixes,
         )
         graphs = self._choose_bits(full, ranges, texts)
         assert graphs.weight_bits is not None
         calibration = Calibration(
             method=options.calibration_method,
             weight_bits=graphs.weight_bits,
-            sentences=len(sample),
+            sentences=len(sample.lines),
             sample=names,
-            sample_sha256=hash_sample(lines),
+            sample_sha256=hash_sample(sample.lines),
         )
         return calibration, graphs
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from export.bundle import Agreement, Golden, Parity
-from export.graph.runner import Decoded, GraphRunner, Tokens
+from export.graph.runner import Decoded, GraphRunner, Source, Tokens
 from model.checkpoint import Direction, SpecialTokens
 from model.evaluation.scoring import score
+from model.features.encoded import to_base64
 from model.tokenizer import Tokenizer
 from model.transformer import Transformer
 
@@ -56,7 +57,7 @@ def to_source_ids(
 
 
 def decode_all(
-    runner: GraphRunner, sources: Sequence[Tokens], prefixes: Sequence[Tokens] = ()
+    runner: GraphRunner, sources: Sequence[Source], prefixes: Sequence[Tokens] = ()
 ) -> list[Decoded]:
     """Decode greedily and return results in the order of the sources; see ``GraphRunner.greedy``."""
     return sorted(runner.greedy(sources, prefixes=prefixes), key=lambda result: result.index)
@@ -65,7 +66,7 @@ def decode_all(
 def check_parity(
     model: Transformer,
     runner: GraphRunner,
-    sources: Sequence[Tokens],
+    sources: Sequence[Source],
     start_id: int,
     eos_id: int,
     prefixes: Sequence[Tokens] = (),
@@ -112,7 +113,7 @@ def check_parity(
 def _check_rounding(
     model: Transformer,
     runner: GraphRunner,
-    sources: Sequence[Tokens],
+    sources: Sequence[Source],
     translations: Sequence[Decoded],
     start_id: int,
     largest: float,
@@ -137,10 +138,10 @@ def _check_rounding(
 
 
 @torch.inference_mode()
-def _logits(model: Transformer, source: Tokens, tokens: Tokens) -> NDArray[Any]:
+def _logits(model: Transformer, source: Source, tokens: Tokens) -> NDArray[Any]:
     """Compute the logits [T, V] of a target that begins with its start token."""
     lengths = torch.tensor([len(source)])
-    memory = model.encode(torch.tensor([source]), lengths)
+    memory = model.encode(torch.as_tensor(source)[None], lengths)
     logits: NDArray[Any] = model.decode(torch.tensor([tokens]), memory, lengths)[0].numpy()
     return logits
 
@@ -157,7 +158,7 @@ def measure_agreement(
     return Agreement(set=name, sentences=len(full), same_tokens=same, bleu=bleu)
 
 
-def is_batch_invariant(runner: GraphRunner, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> bool:
+def is_batch_invariant(runner: GraphRunner, sources: Sequence[Source], targets: Sequence[Tokens]) -> bool:
     """Tell whether every sentence gets the same bits alone, padded, and among all the others."""
     together = runner.forced(sources, targets)
     encoded = runner.encode(sources)
@@ -175,7 +176,7 @@ def check_beam_graph(
     wide: GraphRunner,
     beams: int,
     precision: str,
-    sources: Sequence[Tokens],
+    sources: Sequence[Source],
     targets: Sequence[Tokens],
 ) -> None:
     """Compare a graph for several beams with the one for a single beam, each beam with its own tokens.
@@ -198,7 +199,7 @@ def check_beam_graph(
 
 
 def is_same_in_multi_step(
-    single: GraphRunner, multi_step: InferenceSession, sources: Sequence[Tokens], steps: Sequence[int]
+    single: GraphRunner, multi_step: InferenceSession, sources: Sequence[Source], steps: Sequence[int]
 ) -> bool:
     """Tell whether sentences decoded several steps at a time get the tokens and caches of single steps.
 
@@ -233,7 +234,7 @@ def pick_golden(
     runner: GraphRunner,
     tokenizer: Tokenizer,
     texts: Sequence[str],
-    sources: Sequence[Tokens],
+    sources: Sequence[Source],
     results: Sequence[Decoded],
     prefix: Tokens = (),
 ) -> tuple[Golden, ...]:
@@ -268,9 +269,8 @@ def pick_golden(
         )
     return tuple(
         Golden(
-            source=texts[result.index],
+            **_golden_source(texts[result.index], sources[result.index]),
             target=tokenizer.decode(result.tokens),
-            source_ids=tuple(sources[result.index]),
             target_ids=tuple(result.tokens),
             target_prefix_ids=tuple(prefix),
         )
@@ -278,7 +278,13 @@ def pick_golden(
     )
 
 
-def _margin(runner: GraphRunner, sources: Sequence[Tokens], result: Decoded, forced: int) -> float:
+def _golden_source(text: str, source: Source) -> dict[str, Any]:
+    if isinstance(source, np.ndarray):
+        return {"source_features": to_base64(source)}
+    return {"source": text, "source_ids": tuple(source)}
+
+
+def _margin(runner: GraphRunner, sources: Sequence[Source], result: Decoded, forced: int) -> float:
     logits = runner.forced([sources[result.index]], [result.tokens])[0][forced:]
     logits[:, runner.suppressed_ids] = -np.inf
     best = np.partition(logits, -2, axis=1)[:, -2:]

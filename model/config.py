@@ -82,6 +82,13 @@ class TransformerConfig(Architecture):
         default=0, ge=0, le=65536, description="added to every position; 2 in BART and M2M100"
     )
     max_positions: int = Field(default=512, gt=0, le=65536, description="longest source or target, in tokens")
+    source_features: int = Field(
+        default=0,
+        ge=0,
+        le=65536,
+        description="values of a feature vector, where sources are such vectors: a projection reads them, "
+        "and there is no source embedding; 0 for tokens",
+    )
     scale_embeddings: bool = Field(default=True, description="multiply embeddings by sqrt(d_model)")
     share_source_target_embeddings: bool = Field(default=True, description="one table for both sides")
     tie_output: bool = Field(
@@ -107,6 +114,8 @@ class TransformerConfig(Architecture):
                 "share_source_target_embeddings needs one vocabulary: "
                 f"source has {self.source_vocab_size} entries, target {self.target_vocab_size}"
             )
+        if self.source_features and self.share_source_target_embeddings:
+            raise ValueError("source_features: feature vectors have no embedding to share with the target")
         if self.positions not in ("learned", "none") and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
         if not self.pad_id < min(self.source_vocab_size, self.target_vocab_size):

@@ -29,7 +29,7 @@ class EncoderDecoder(nn.Module):
         """Encode padded sources.
 
         Args:
-            source_ids: int64 [N, S], right-padded.
+            source_ids: int64 [N, S], right-padded; or, of a model that reads features, float [N, S, F].
             source_lengths: int64 [N], at least 1 each.
 
         Returns:

@@ -26,7 +26,10 @@ class _Section(BaseModel):
 
 
 class DirectionText(_Section):
-    """Text of one direction; paths are relative to the recipe's folder. Several files a side are joined."""
+    """Text of one direction; paths are relative to the recipe's folder. Several files a side are joined.
+
+    Sources may be feature vectors instead: .npz files, see `model.features.files`.
+    """
 
     source_language: str = Field(pattern=_LANGUAGE)
     target_language: str = Field(pattern=_LANGUAGE)
@@ -42,6 +45,8 @@ class DirectionText(_Section):
     def _in_step(self) -> DirectionText:
         if self.train_origin and len(self.train_origin) != len(self.train_source):
             raise PydanticCustomError("train_origin", "train_origin needs a file for each of train_source")
+        if len({path.suffix == ".npz" for path in (*self.train_source, *self.dev_source)}) > 1:
+            raise PydanticCustomError("features", "either all sources are .npz files, or none")
         return self
 
     @property
@@ -77,6 +82,11 @@ class Corpus(_Section):
     attribution: str = Field(default="", description="goes into the bundle's model card and NOTICE")
     attribution_file: Path | None = Field(default=None, description="more of it, beside the recipe")
     sampling: Sampling = Sampling()
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the sources are feature vectors; only one direction can have such."""
+        return any(path.suffix == ".npz" for path in self.directions[0].train_source)
 
     @model_validator(mode="before")
     @classmethod
@@ -293,6 +303,21 @@ class Recipe(_Section):
             raise PydanticCustomError(
                 "task", "task {task}: only translation has several directions", {"task": self.task}
             )
+        return self
+
+    @model_validator(mode="after")
+    def _features_are_no_text(self) -> Recipe:
+        if not self.corpus.has_features:
+            return self
+        unfit = {
+            "task translation; name another": self.task == "translation",
+            "[augment]": self.augment.is_used,
+            "train_origin": bool(self.corpus.directions[0].train_origin),
+            "joint = false: the only vocabulary is the target's": not self.vocabulary.joint,
+            "[distillation]": self.distillation is not None,
+        }
+        for reason in (name for name, is_used in unfit.items() if is_used):
+            raise PydanticCustomError("features", "features do not go with {reason}", {"reason": reason})
         return self
 
     @model_validator(mode="after")

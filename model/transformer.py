@@ -40,19 +40,29 @@ class DecoderCache:
 
 
 class Embedding(nn.Module):
-    """Token vectors plus position vectors, optionally scaled and normalised."""
+    """Token vectors plus position vectors, optionally scaled and normalised.
 
-    def __init__(self, config: TransformerConfig, tokens: nn.Embedding) -> None:
+    Args:
+        config: of the model.
+        tokens: gives a vector for each id; or, of sources that are feature vectors, for each of these. Such a
+            projection learns its own scale.
+    """
+
+    def __init__(self, config: TransformerConfig, tokens: nn.Embedding | nn.Linear) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = None if config.positions == "none" else PositionEmbedding(config)
-        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        scales = config.scale_embeddings and isinstance(tokens, nn.Embedding)
+        self.scale = math.sqrt(config.d_model) if scales else 1.0
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Map ids and positions, int64 [N, T] (positions may broadcast), to vectors [N, T, E]."""
-        x = self.tokens(ids)
+        """Map ids or float features [N, T, F], and positions, to vectors [N, T, E].
+
+        Ids and positions are int64 [N, T]; positions may broadcast.
+        """
+        x = self.tokens(ids.to(self.tokens.weight.dtype) if ids.is_floating_point() else ids)
         if self.scale != 1:
             x = x * self.scale
         if self.positions is not None:
@@ -68,10 +78,8 @@ class Transformer(EncoderDecoder):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        source_tokens = nn.Embedding(config.source_vocab_size, config.d_model)
-        shared = config.share_source_target_embeddings
-        target_tokens = source_tokens if shared else nn.Embedding(config.target_vocab_size, config.d_model)
-        self.source_embedding = Embedding(config, source_tokens)
+        target_tokens = nn.Embedding(config.target_vocab_size, config.d_model)
+        self.source_embedding = Embedding(config, _source_tokens(config, target_tokens))
         self.target_embedding = Embedding(config, target_tokens)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
@@ -129,7 +137,7 @@ class Transformer(EncoderDecoder):
         """Encode padded sources.
 
         Args:
-            source_ids: int64 [N, S], right-padded.
+            source_ids: int64 [N, S], right-padded; or features, float [N, S, F].
             source_lengths: int64 [N], at least 1 each.
 
         Returns:
@@ -191,6 +199,15 @@ class Transformer(EncoderDecoder):
             attend_cross = _over_source(layer.cross_attention, cache, i)
             x = layer(x, attend_self, attend_cross)
         return self.projection(self.decoder_norm(x))[:, 0]
+
+
+def _source_tokens(config: TransformerConfig, target_tokens: nn.Embedding) -> nn.Embedding | nn.Linear:
+    """Make what reads the source: the target's embedding, one of its own, or a projection of features."""
+    if config.source_features:
+        return nn.Linear(config.source_features, config.d_model)
+    if config.share_source_target_embeddings:
+        return target_tokens
+    return nn.Embedding(config.source_vocab_size, config.d_model)
 
 
 def _over_cache(

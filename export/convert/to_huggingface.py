@@ -86,6 +86,7 @@ def choose_class(config: CheckpointConfig) -> Architecture:
     pre = model.norm == "pre"
     shared = model.share_source_target_embeddings
     for fits, problem in (
+        (not model.source_features, "reads features, not text"),
         (
             model.positions in ("sinusoidal_interleaved", "sinusoidal_halves"),
             f"has {'no' if model.positions == 'none' else model.positions} positions; "

@@ -26,7 +26,7 @@ RMS_NORM = "SimplifiedLayerNormalization"
 
 
 class EncoderGraph(nn.Module):
-    """Source ids to the keys and values that every decoder layer will look at.
+    """Source ids, or features, to the keys and values that every decoder layer will look at.
 
     Sentences of different lengths are computed without their padding, one after another as [T, E]; only
     attention sees them side by side. In fp16, which is for CUDA, they stay padded: taking padding out makes
@@ -38,19 +38,19 @@ class EncoderGraph(nn.Module):
         self.model = model
         self.unpads = unpads
 
-    def forward(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         """Encode and project once a sentence.
 
         Args:
-            input_ids: int64 [N, S], right-padded.
+            source: ids, int64 [N, S], right-padded; or features, float32 [N, S, F].
             lengths: int32 [N], at least 1 each.
 
         Returns:
             Key and value of each decoder layer in turn, [N, H, S, D].
         """
         model = self.model
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
-        x = model.source_embedding(input_ids, positions)
+        positions = torch.arange(source.shape[1], device=source.device)[None, :]
+        x = model.source_embedding(source, positions)
         biases = bias_of_layers(model.encoder_biases, len(model.encoder), positions, positions[0])
         layout = _Unpadding(positions < lengths[:, None]) if self.unpads else None
         x = x if layout is None else layout.unpad(x)

@@ -17,6 +17,11 @@ from model.transformer import Transformer
 OPSET = 20
 
 
+def encoder_input_names(features: int) -> list[str]:
+    """Names of the encoder's inputs, for sources of ids or of feature vectors of this size."""
+    return ["features" if features else "input_ids", "lengths"]
+
+
 def encoder_output_names(layers: int) -> list[str]:
     """Names of the encoder's outputs for ``layers`` decoder layers."""
     return [f"cross_{kind}_{i}" for i in range(layers) for kind in ("key", "value")]
@@ -52,11 +57,13 @@ def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> on
         The graph, weights included, dynamic in N and S.
     """
     graph = EncoderGraph(frozen(model, dtype), unpads=dtype != torch.float16)
-    example = (torch.ones(2, 5, dtype=torch.int64), torch.tensor([5, 3], dtype=torch.int32))
+    features = model.config.source_features
+    source = torch.ones(2, 5, features) if features else torch.ones(2, 5, dtype=torch.int64)
+    example = (source, torch.tensor([5, 3], dtype=torch.int32))
     n, s = Dim("sentences"), Dim("source")
-    dynamic = {"input_ids": {0: n, 1: s}, "lengths": {0: n}}
+    dynamic = {"source": {0: n, 1: s}, "lengths": {0: n}}
     names = encoder_output_names(model.config.decoder_layers)
-    return export_graph(graph, example, dynamic, ["input_ids", "lengths"], names)
+    return export_graph(graph, example, dynamic, encoder_input_names(features), names)
 
 
 def export_decoder(

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from export.bundle import Manifest
 
 Tokens = Sequence[int]
+Source = Sequence[int] | NDArray[np.float32]
+"""Ids as the encoder reads them, or features [length, F]."""
+
 Chooser = Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]
 """Given the position and logits [R, V], returns the next tokens [R], or None to stop."""
 Observer = Callable[[str, NDArray[np.float32], NDArray[np.bool_]], None]
@@ -121,7 +124,7 @@ class GraphRunner:
         )
 
     def greedy(
-        self, sources: Sequence[Tokens], batch_rows: int = 64, prefixes: Sequence[Tokens] = ()
+        self, sources: Sequence[Source], batch_rows: int = 64, prefixes: Sequence[Tokens] = ()
     ) -> Iterator[Decoded]:
         """Decode sentences greedily, longest together with longest.
 
@@ -144,7 +147,7 @@ class GraphRunner:
                 finished = self._eos_id in ids
                 yield Decoded(index, ids[: ids.index(self._eos_id)] if finished else ids, finished)
 
-    def longest_target(self, sources: Sequence[Tokens]) -> int:
+    def longest_target(self, sources: Sequence[Source]) -> int:
         """Most steps granted when judging graphs: ample for a translation, tight for a loop.
 
         A target of so many tokens still fits into the model's positions behind the start token.
@@ -153,7 +156,7 @@ class GraphRunner:
         return ample if self._max_positions is None else min(ample, self._max_positions - 1)
 
     def _greedy_table(
-        self, batch: Sequence[Tokens], steps: int, prefixes: Sequence[Tokens] = ()
+        self, batch: Sequence[Source], steps: int, prefixes: Sequence[Tokens] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         taken: list[NDArray[np.int64]] = []
         done = np.zeros(len(batch) * self._beams, bool)
@@ -170,7 +173,7 @@ class GraphRunner:
 
     def until_one_ends(
         self,
-        sources: Sequence[Tokens],
+        sources: Sequence[Source],
         steps: int,
         multi_step: onnxruntime.InferenceSession | None = None,
         most: int = 1,
@@ -210,7 +213,7 @@ class GraphRunner:
         return np.stack(tokens), [state[name][:, :, : len(tokens)] for name in caches]
 
     def agrees_in_beams(
-        self, sources: Sequence[Tokens], steps: int, multi_step: onnxruntime.InferenceSession
+        self, sources: Sequence[Source], steps: int, multi_step: onnxruntime.InferenceSession
     ) -> bool:
         """Tell whether multi-step beam search is what this decoder and a search on its scores would do.
 
@@ -256,7 +259,7 @@ class GraphRunner:
                 state[name][...] = state[name][parents]
         return all(np.array_equal(state[name], given) for name, given in zip(caches, found[4:], strict=True))
 
-    def forced(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[NDArray[np.float32]]:
+    def forced(self, sources: Sequence[Source], targets: Sequence[Tokens]) -> list[NDArray[np.float32]]:
         """Score known targets, step by step, as one batch.
 
         Args:
@@ -280,25 +283,22 @@ class GraphRunner:
         table = np.stack(seen, axis=1)
         return [table[row, : len(target) + 1] for row, target in enumerate(targets)]
 
-    def encode(self, sources: Sequence[Tokens], capacity: int = 0) -> dict[str, NDArray[Any]]:
+    def encode(self, sources: Sequence[Source], capacity: int = 0) -> dict[str, NDArray[Any]]:
         """Run the encoder on one padded batch, at least ``capacity`` wide; returns its outputs by name."""
-        ids, lengths = self._pad(sources, capacity)
-        names = [entry.name for entry in self._encoder.get_outputs()]
-        outputs = self._encoder.run(None, {"input_ids": ids, "lengths": lengths})
-        return dict(zip(names, outputs, strict=True))
-
-    def _pad(
-        self, sources: Sequence[Tokens], capacity: int = 0
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         lengths = np.array([len(source) for source in sources], np.int32)
-        ids = np.full((len(sources), max(capacity, int(lengths.max()))), self._pad_id, np.int64)
+        longest = max(capacity, int(lengths.max()))
+        padded: NDArray[Any] = np.full((len(sources), longest), self._pad_id, np.int64)
+        if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
+            padded = np.zeros((len(sources), longest, sources[0].shape[1]), np.float32)
         for row, source in enumerate(sources):
-            ids[row, : len(source)] = source
-        return ids, lengths
+            padded[row, : len(source)] = source
+        names = [entry.name for entry in self._encoder.get_outputs()]
+        feeds = zip([entry.name for entry in self._encoder.get_inputs()], (padded, lengths), strict=True)
+        return dict(zip(names, self._encoder.run(None, dict(feeds)), strict=True))
 
     def run(
         self,
-        sources: Sequence[Tokens],
+        sources: Sequence[Source],
         capacity: int,
         choose: Chooser,
         observe_encoder: Observer | None = None,

@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from export.graph.products import GraphIndex, find_products
-from export.graph.runner import GraphRunner, Tokens, force
+from export.graph.runner import GraphRunner, Source, Tokens, force
 from export.int8.quantize import ActivationRange
 
 Method = Literal["minmax", "percentile", "mse"]
@@ -41,14 +41,14 @@ class CalibratedRanges:
 
 
 def hash_sample(texts: Sequence[str]) -> str:
-    """SHA-256 of a sample: its sentences in UTF-8, each ended by a line feed."""
+    """SHA-256 of a sample: its sentences in UTF-8, or features in base64, each ended by a line feed."""
     return hashlib.sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest()
 
 
 def calibrate(
     encoder: onnx.ModelProto,
     decoder: onnx.ModelProto,
-    sources: Sequence[Tokens],
+    sources: Sequence[Source],
     method: Method,
     *,
     start_id: int,
@@ -64,7 +64,7 @@ def calibrate(
     Args:
         encoder: fp32 encoder graph.
         decoder: fp32 decoder graph for beam width 1.
-        sources: ids of each sentence, prefix and suffix included.
+        sources: ids of each sentence, prefix and suffix included; or its features.
         method: ``minmax`` covers every value seen, ``percentile`` all but the outermost 0.001 % a side,
             ``mse`` takes the interval with the least squared rounding and clipping error.
         start_id: decoding starts with it.

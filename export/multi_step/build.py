@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 
 from export.assemble import multi_step_file
-from export.graph.runner import GraphRunner, Tokens, open_session
+from export.graph.runner import GraphRunner, Source, open_session
 from export.multi_step.beam_graph import beam_multi_step_graph
 from export.multi_step.greedy_graph import greedy_multi_step_graph
 from export.quality_gates import is_same_in_multi_step
@@ -28,7 +28,7 @@ def check_multi_step(
     directory: Path,
     runner: GraphRunner,
     width: int,
-    sources: Sequence[Tokens],
+    sources: Sequence[Source],
     steps: Sequence[int],
     report: Callable[[str], None],
 ) -> None:

@@ -69,6 +69,8 @@ def recover_checkpoint(bundle: Path, out: Path) -> CheckpointConfig:
         RecoveryError: its graphs are not those of the architecture it states.
     """
     manifest = verify_bundle(bundle)
+    if manifest.architecture.source_features:
+        raise RecoveryError(f"{bundle}: reads features; only bundles that read text are read back")
     architecture = _architecture(manifest)
     try:
         weights = _read_weights(bundle, manifest, architecture)

@@ -139,8 +139,9 @@ def add_shortlist(
     manifest = verify_bundle(directory)
     if manifest.shortlist is not None:
         raise ShortlistError(f"{directory} has a shortlist already; start from the bundle without it")
-    if manifest.precision != "int8":
-        raise ShortlistError(f"a shortlist needs precision int8, this bundle is {manifest.precision}")
+    if manifest.precision != "int8" or manifest.architecture.source_features:
+        found = "one of features" if manifest.architecture.source_features else manifest.precision
+        raise ShortlistError(f"a shortlist needs precision int8, this bundle is {found}")
     tokenizer = Tokenizer.load(*manifest.tokenizer.paths(directory))
     table, origin = _make(manifest, tokenizer, options, report)
     measured = _judge(directory, manifest, tokenizer, table, options, report)

@@ -97,6 +97,8 @@ def add_text_measures(
         CorpusError: a text file is unusable.
     """
     manifest = verify_bundle(directory)
+    if manifest.architecture.source_features:
+        raise MeasureError(f"{manifest.name} reads features; only models that read text are measured")
     if options.only == "confidence":
         return _add_confidence(directory, manifest, options, report)
     if options.only == "attention":

@@ -9,13 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+Row = Sequence[int] | np.ndarray
+"""A source or target: ids, as a list or an array; or a source's features, float32 [length, F]."""
+
 
 @dataclass(frozen=True)
 class Batch:
     """Sentences padded to tensors.
 
     Attributes:
-        source_ids: int64 [N, S], each ending in eos, right-padded.
+        source_ids: int64 [N, S], each ending in eos, right-padded; or features, float32 [N, S, F].
         source_lengths: int64 [N].
         target_in: int64 [N, T], start token then the target, right-padded.
         target_out: int64 [N, T], the target then eos, right-padded.
@@ -65,24 +68,37 @@ def batches_by_tokens(
     return batches
 
 
-def pad_rows(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
-    """Stack rows of ids into int64 [N, longest], right-padded."""
-    padded = np.full((len(rows), max(len(row) for row in rows)), pad_id, dtype=np.int64)
+def are_features(rows: Sequence[Row]) -> bool:
+    """Tell whether sources are sequences of feature vectors."""
+    return len(rows) > 0 and isinstance(rows[0], np.ndarray) and rows[0].ndim == 2
+
+
+def pad_rows(rows: Sequence[Row], pad_id: int) -> Tensor:
+    """Stack rows of ids into int64 [N, longest], right-padded; features into float32 [N, longest, F]."""
+    longest = max(len(row) for row in rows)
+    if are_features(rows):
+        padded = np.zeros((len(rows), longest, np.shape(rows[0])[1]), np.float32)
+    else:
+        padded = np.full((len(rows), longest), pad_id, dtype=np.int64)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row
     return torch.from_numpy(padded)
 
 
 def collate(
-    sources: Sequence[Sequence[int] | np.ndarray],
-    targets: Sequence[Sequence[int] | np.ndarray],
+    sources: Sequence[Row],
+    targets: Sequence[Row],
     *,
     pad_id: int,
     start_id: int,
     eos_id: int,
 ) -> Batch:
-    """Build a batch from rows of ids (lists or arrays) without special ids."""
-    source_ids, source_lengths = _padded(sources, pad_id, eos_id)
+    """Build a batch from rows without special ids; features get no end."""
+    if are_features(sources):
+        source_ids = pad_rows(sources, pad_id).numpy()
+        source_lengths = np.fromiter(map(len, sources), np.int64, len(sources))
+    else:
+        source_ids, source_lengths = _padded(sources, pad_id, eos_id)
     target_out, target_lengths = _padded(targets, pad_id, eos_id)
     target_in = np.full_like(target_out, start_id)
     target_in[:, 1:] = np.where(target_out[:, :-1] == eos_id, pad_id, target_out[:, :-1])
@@ -95,9 +111,7 @@ def collate(
     )
 
 
-def _padded(
-    rows: Sequence[Sequence[int] | np.ndarray], pad_id: int, eos_id: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _padded(rows: Sequence[Row], pad_id: int, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
     """Stack rows with eos behind each, int64 [N, longest + 1]; and their lengths with eos, int64 [N].
 
     All rows in one assignment: a loop takes 2 us a row, which is as long as a GPU needs for it.

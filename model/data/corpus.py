@@ -11,9 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import NoReturn
+from typing import Generic, NoReturn, Self, TypeVar
 
 from tqdm import tqdm
+
+from model.features.files import Features, FeaturesError, holds_features, read_features
+
+Source = TypeVar("Source")
 
 _BLOCK = 1 << 20
 _EMPTY_LINE = re.compile(r"\n\s*(?:\n|\Z)")
@@ -24,19 +28,31 @@ class CorpusError(ValueError):
 
 
 @dataclass(frozen=True)
-class ParallelText:
-    """Sentences of both sides, in step.
+class Pairs(Generic[Source]):
+    """Sources of one kind and their targets, in step.
 
     Attributes:
-        sources: one sentence an entry.
-        targets: its translation, same index.
+        sources: one an entry.
+        targets: the text that belongs to it, same index.
     """
 
-    sources: list[str]
+    sources: list[Source]
     targets: list[str]
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def thinned(self, stride: int) -> Self:
+        """Take every ``stride``-th pair."""
+        return type(self)(self.sources[::stride], self.targets[::stride])
+
+
+class ParallelText(Pairs[str]):
+    """Sentences and their translations."""
+
+
+class DescribedFeatures(Pairs[Features]):
+    """Sequences of feature vectors, all of the same size, and what is said of them."""
 
 
 def iterate_lines(path: Path, *, share: float = 1.0, seed: int = 0) -> Iterator[str]:
@@ -50,6 +66,8 @@ def iterate_lines(path: Path, *, share: float = 1.0, seed: int = 0) -> Iterator[
     Raises:
         CorpusError: missing file, broken gzip, or a line that is not UTF-8.
     """
+    if holds_features(path):
+        raise CorpusError(f"{path}: holds feature vectors; text is needed here")
     try:
         with _opened(path) as stream:
             for number, line in enumerate(stream, start=1) if share >= 1 else _sampled(stream, share, seed):
@@ -165,3 +183,32 @@ def read_parallel(sources: Sequence[Path], targets: Sequence[Path]) -> ParallelT
         text.sources.append(source)
         text.targets.append(target)
     return text
+
+
+def read_pairs(sources: Sequence[Path], targets: Sequence[Path]) -> ParallelText | DescribedFeatures:
+    """Read and check the files of both sides into memory; sources in .npz files are feature vectors.
+
+    Raises:
+        CorpusError: see ``iterate_parallel``; or a file of features is damaged, or they differ in size.
+    """
+    if not any(map(holds_features, sources)):
+        return read_parallel(sources, targets)
+    if len(sources) != len(targets):
+        raise CorpusError(f"{len(sources)} source files but {len(targets)} target files: one each is needed")
+    found = DescribedFeatures([], [])
+    for source, target in zip(sources, targets, strict=True):
+        try:
+            sequences = read_features(source)
+        except FeaturesError as error:
+            raise CorpusError(str(error)) from None
+        lines = read_lines(target)
+        if "" in lines:
+            raise CorpusError(f"{target}:{lines.index('') + 1}: empty line; remove it and its features")
+        if len(sequences) != len(lines):
+            raise CorpusError(f"{source} has {len(sequences)} sequences, but {target} has {len(lines)} lines")
+        found.sources.extend(sequences)
+        found.targets.extend(lines)
+    sizes = {sequence.shape[1] for sequence in found.sources}
+    if len(sizes) > 1:
+        raise CorpusError(f"{sources[0]} and others: features of different sizes: {sorted(sizes)}")
+    return found

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.checkpoint import SpecialTokens
-from model.data.batching import Batch, batches_by_tokens, collate
+from model.data.batching import Batch, Row, batches_by_tokens, collate
+from model.data.corpus import DescribedFeatures
 from model.data.sampling import drawn
-from model.data.token_table import Column, TokenTable
+from model.data.token_table import Column, TokenTable, fits
+from model.tokenizer import Tokenizer
 
 POOL = 1 << 19
 """Pairs that are sorted by length and cut into batches together: all, of a corpus that is not larger."""
@@ -119,6 +123,20 @@ class TrainingSet:
         )
 
 
-def table_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TokenTable:
+def table_of(sources: Sequence[Row], targets: Sequence[Sequence[int]]) -> TokenTable:
     """Build a table in memory."""
     return TokenTable(Column.of(sources), Column.of(targets))
+
+
+def features_table(text: DescribedFeatures, tokenizer: Tokenizer, max_tokens: int) -> TokenTable:
+    """Build a table of features in memory, where their file is read to anyway.
+
+    Args:
+        text: features and targets.
+        tokenizer: of the targets.
+        max_tokens: pairs of so many vectors or tokens are left out, as `model.data.token_table.fits` counts.
+    """
+    targets = tokenizer.encode_target_batch(text.targets)
+    kept = fits(list(map(len, text.sources)), list(map(len, targets)), max_tokens)
+    table = table_of(list(itertools.compress(text.sources, kept)), list(itertools.compress(targets, kept)))
+    return replace(table, left_out=int((~kept).sum()))

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from model.checkpoint import Direction
-from model.data.corpus import ParallelText
+from model.data.batching import Row
+from model.data.corpus import DescribedFeatures, ParallelText
+from model.features.files import Features
 from model.recipe import Corpus, RecipeError
 from model.tokenizer import Tokenizer
 
@@ -21,24 +23,24 @@ class Translated(NamedTuple):
     """A sentence of the dev set and what the model made of it."""
 
     direction: Direction
-    source: str
+    source: str | Features
     reference: str
     translation: str
 
 
 @dataclass(frozen=True)
 class DirectedText:
-    """Parallel text in memory and the direction it is of."""
+    """Pairs in memory and the direction they are of."""
 
     direction: Direction
-    text: ParallelText
+    text: ParallelText | DescribedFeatures
 
-    def source_rows(self, tokenizer: Tokenizer, sources: Sequence[str] | None = None) -> list[list[int]]:
-        """Tokenise its sources, or others of the direction, with the tag; without eos."""
+    def source_rows(self, tokenizer: Tokenizer) -> Sequence[Row]:
+        """Tokenise its sources, with the tag; without eos. Features are rows already."""
+        if isinstance(self.text, DescribedFeatures):
+            return self.text.sources
         tag = self.direction.source_prefix_ids
-        return [
-            [*tag, *ids] for ids in tokenizer.encode_batch(self.text.sources if sources is None else sources)
-        ]
+        return [[*tag, *ids] for ids in tokenizer.encode_batch(self.text.sources)]
 
 
 def tags_of(corpus: Corpus) -> list[str]:
@@ -71,7 +73,9 @@ def directions_of(corpus: Corpus, tokenizer: Tokenizer) -> list[Direction]:
     ]
 
 
-def with_directions(directions: Iterable[Direction], texts: Iterable[ParallelText]) -> list[DirectedText]:
+def with_directions(
+    directions: Iterable[Direction], texts: Iterable[ParallelText | DescribedFeatures]
+) -> list[DirectedText]:
     """Put text and direction together, in order."""
     return [DirectedText(direction, text) for direction, text in zip(directions, texts, strict=True)]
 

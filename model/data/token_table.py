@@ -22,6 +22,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from model.data.batching import Row, are_features
+
 FORMAT_VERSION = 2
 _SIDES = ("source", "target")
 _OFFSETS = np.dtype("<u8")
@@ -37,7 +39,8 @@ class Column:
     """Rows of one side.
 
     Attributes:
-        ids: uint16, uint32 or int64, all rows back to back.
+        ids: uint16, uint32 or int64, all rows back to back; of features, which are never on disk, float32
+            [total, F].
         offsets: uint64 [rows + 1].
         maps: what ``ids`` and ``offsets`` are mapped from; none if they are in memory.
     """
@@ -47,10 +50,13 @@ class Column:
     maps: tuple[mmap.mmap, ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> Column:
+    def of(cls, rows: Sequence[Row]) -> Column:
         """Build a column in memory."""
         lengths = np.fromiter(map(len, rows), dtype=np.uint64, count=len(rows))
-        ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
+        if are_features(rows):
+            ids = np.concatenate(rows)
+        else:
+            ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
         return cls(ids, np.concatenate((np.zeros(1, np.uint64), lengths.cumsum(dtype=np.uint64))))
 
     @classmethod

@@ -18,7 +18,7 @@ def cross_attention(model: EncoderDecoder, source_ids: Tensor, target_ids: Tenso
 
     Args:
         model: in eval mode.
-        source_ids: int64 [1, S].
+        source_ids: int64 [1, S]; or features, float32 [1, S, F].
         target_ids: int64 [1, T], starting with the decoder's start token.
 
     Returns:

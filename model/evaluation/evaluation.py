@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from model.checkpoint import CheckpointError, Direction, SpecialTokens, load_checkpoint
-from model.data.batching import pad_rows
+from model.data.batching import Row, pad_rows
 from model.encoder_decoder import EncoderDecoder
+from model.features.files import Features
 from model.tokenizer import Tokenizer
 
 _NAMED = 20
@@ -54,7 +55,7 @@ def greedy_decode(
 
     Args:
         model: in eval mode.
-        source_ids: int64 [N, S], right-padded.
+        source_ids: int64 [N, S], right-padded; or features, float32 [N, S, F].
         source_lengths: int64 [N].
         bos: id that decoding starts with.
         eos: id that ends a sentence.
@@ -87,10 +88,24 @@ def greedy_decode(
     return [row[: row.index(eos)] if eos in row else row for row in table]
 
 
+def read_by_encoder(
+    tokenizer: Tokenizer,
+    texts: Sequence[str] | Sequence[Features],
+    special: SpecialTokens,
+    direction: Direction,
+) -> Sequence[Row]:
+    """Tokenise sources, with what goes around them; features are read as they are."""
+    before = [*special.source_prefix_ids, *direction.source_prefix_ids]
+    after = [*special.source_suffix_ids, *direction.source_suffix_ids]
+    lines = [text for text in texts if isinstance(text, str)]
+    features = [text for text in texts if not isinstance(text, str)]
+    return features or [[*before, *ids, *after] for ids in tokenizer.encode_batch(lines)]
+
+
 def translate(
     model: EncoderDecoder,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    texts: Sequence[str] | Sequence[Features],
     special: SpecialTokens,
     direction: Direction | None = None,
     *,
@@ -102,7 +117,7 @@ def translate(
     Args:
         model: in eval mode.
         tokenizer: of the model.
-        texts: sentences.
+        texts: sentences, or features of each.
         special: ids of the model.
         direction: whose ids go around a source and before a target, of a multilingual model.
         batch_size: sentences at a time.
@@ -113,12 +128,9 @@ def translate(
     """
     device = next(model.parameters()).device
     limit = model.config.max_positions
-    pieces = tokenizer.encode_batch(list(texts))
     own = Direction(source="", target="") if direction is None else direction
-    before = [*special.source_prefix_ids, *own.source_prefix_ids]
-    after = [*special.source_suffix_ids, *own.source_suffix_ids]
     begin = [*special.target_prefix_ids, *own.target_prefix_ids]
-    rows = [[*before, *ids, *after] for ids in pieces]
+    rows = read_by_encoder(tokenizer, texts, special, own)
     for number, row in enumerate(rows, start=1):
         if len(row) > limit:
             raise ValueError(f"sentence {number} has {len(row)} tokens, the model takes {limit}")

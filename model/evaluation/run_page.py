@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from model.checkpoint import SpecialTokens, load_model_tensors, read_tensors
+from model.data.batching import pad_rows
 from model.data.directions import Translated
 from model.encoder_decoder import EncoderDecoder
 from model.evaluation.attention_maps import cross_attention
-from model.evaluation.evaluation import translate
+from model.evaluation.evaluation import read_by_encoder, translate
 from model.evaluation.training_page import AttentionMap, write_page
 from model.recipe import Recipe
 from model.tokenizer import Tokenizer
@@ -66,17 +68,17 @@ def _maps(
     device, shown = next(model.parameters()).device, 0
     source_pieces, target_pieces = tokenizer.source_pieces(), tokenizer.target_pieces()
     for direction, source, _, _ in samples:
-        tag = direction.source_prefix_ids
-        ids = [*special.source_prefix_ids, *tag, *tokenizer.encode(source), *special.source_suffix_ids]
-        (translation,) = translate(model, tokenizer, [source], special, direction)
+        sources: Any = [source]
+        (row,) = read_by_encoder(tokenizer, sources, special, direction)
+        (translation,) = translate(model, tokenizer, sources, special, direction)
         (target,) = tokenizer.encode_target_batch([translation])
-        if shown == _MAPS or max(len(ids), len(target)) > _MOST_PIECES:
+        if shown == _MAPS or max(len(row), len(target)) > _MOST_PIECES:
             continue
         shown += 1
         read = torch.tensor([[special.decoder_start_id, *target]], device=device)
-        weights = cross_attention(model, torch.tensor([ids], device=device), read)
+        weights = cross_attention(model, pad_rows([row], special.pad_id).to(device), read)
         yield AttentionMap(
-            [source_pieces[id] for id in ids],
+            [source_pieces[id] for id in row] if isinstance(source, str) else list(map(str, range(len(row)))),
             [target_pieces[id] for id in (*target, special.eos_id)],
             weights[-1].mean(0).cpu().numpy(),
         )

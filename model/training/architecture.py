@@ -16,17 +16,25 @@ _KINDS: dict[str, type[TransformerConfig | RnnConfig]] = {"transformer": Transfo
 
 
 def build_config(
-    recipe: Recipe, tokenizer: Tokenizer, origin: Path, *, joint: bool, inherited: Mapping[str, Any]
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    origin: Path,
+    *,
+    joint: bool,
+    inherited: Mapping[str, Any],
+    features: int = 0,
 ) -> AnyConfig:
-    """Complete the recipe's [model] section with what it inherits, and with the vocabulary.
+    """Complete the recipe's [model] section with what it inherits, with the vocabulary and size of features.
 
     Raises:
         RecipeError: a setting is unknown or out of range, or the model could not be served.
     """
     values: dict[str, Any] = {**inherited, **(recipe.model.model_extra or {})}
-    values.setdefault("share_source_target_embeddings", joint)
+    values.setdefault("share_source_target_embeddings", joint and not features)
     values["source_vocab_size"] = tokenizer.source_vocab_size
     values["target_vocab_size"] = tokenizer.target_vocab_size
+    if features:
+        values["source_features"] = features
     kind = architecture_of(values)
     if kind not in _KINDS:
         raise RecipeError(f"{origin}: [model]: architecture {kind} is unknown; there are {', '.join(_KINDS)}")

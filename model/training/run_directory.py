@@ -30,7 +30,8 @@ from model.checkpoint import (
     write_directory,
 )
 from model.config import AnyConfig
-from model.data.corpus import check_parallel
+from model.data.corpus import DescribedFeatures, check_parallel, read_pairs
+from model.data.dataset import features_table
 from model.data.directions import directions_of
 from model.data.token_table import TokenTable
 from model.data.tokenization import has_files_of, is_tokenised, made_from, tokenise
@@ -78,6 +79,7 @@ class RunDirectory:
 
     Attributes:
         directions: of the run, with the ids of their tags; known once ``tokenizer`` was called.
+        special: ids that text never produces; features have none around them.
 
     Raises:
         RecipeError: ``training.initialise_from`` lies inside this run.
@@ -94,10 +96,17 @@ class RunDirectory:
         self._recipe_text = recipe_text
         self._start = self._read_start()
         self.directions: list[Direction] = []
+        self.special = SpecialTokens(source_suffix_ids=[]) if recipe.corpus.has_features else SpecialTokens()
+        self._described: DescribedFeatures | None = None
         self._augmented: AugmentedTables | None = None
         self._pairs = 0
         self._prepared = has_files_of(path / "tokens", recipe.corpus)
-        if processes.first and not self._prepared:
+        if recipe.corpus.has_features:
+            (direction,) = recipe.corpus.directions
+            described = read_pairs(direction.train_source, direction.train_target)
+            assert isinstance(described, DescribedFeatures)
+            self._described, self._pairs = described, len(described)
+        elif processes.first and not self._prepared:
             # A broken corpus is found before anything is written.
             for text in recipe.corpus.directions:
                 self._pairs += check_parallel(text.train_source, text.train_target, quiet=quiet)
@@ -184,9 +193,13 @@ class RunDirectory:
     def table(self, tokenizer: Tokenizer, max_tokens: int, *, quiet: bool) -> TokenTable:
         """Map the training text as ids; process 0 tokenises it first if that was not done.
 
+        With features instead, the table lies in the memory of each process.
+
         Raises:
             CorpusError: the text is broken.
         """
+        if self._described is not None:
+            return features_table(self._described, tokenizer, max_tokens)
         directory = self.path / "tokens"
         if self._processes.first:
             corpus = self._recipe.corpus
@@ -259,7 +272,7 @@ class RunDirectory:
             name=self._recipe.name,
             task=self._recipe.task,
             model=model.config,
-            special_tokens=SpecialTokens(),
+            special_tokens=self.special,
             source_language=self.directions[0].source,
             target_language=self.directions[0].target,
             directions=self.directions if len(self.directions) > 1 else [],

@@ -105,7 +105,8 @@ class RunLog:
         """
         if self._board is None or self._samples is None:
             return
-        for number, (direction, source, reference, translation) in enumerate(samples, start=1):
+        for number, (direction, given, reference, translation) in enumerate(samples, start=1):
+            source = given if isinstance(given, str) else f"{len(given)} feature vectors"
             line = {
                 "update": update,
                 "direction": direction.name,

@@ -12,12 +12,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
-from model.checkpoint import SpecialTokens, load_model_tensors, new_model
+from model.checkpoint import load_model_tensors, new_model
 from model.data.batching import Batch, take_share
-from model.data.corpus import read_parallel
+from model.data.corpus import read_pairs
 from model.data.dataset import TrainingSet
 from model.data.directions import with_directions
 from model.data.prefetch import prefetched
@@ -76,7 +77,7 @@ class Trainer:
         self.quiet = quiet or not self.processes.first
         self._say(f"the run's directory: {out}")
         self.device = torch.device(f"cuda:{self.processes.local_rank}" if wanted == "cuda" else wanted)
-        dev = [read_parallel(text.dev_source, text.dev_target) for text in corpus.directions]
+        dev = [read_pairs(text.dev_source, text.dev_target) for text in corpus.directions]
         if training.threads:
             torch.set_num_threads(training.threads)
         torch.manual_seed(training.seed)
@@ -85,13 +86,14 @@ class Trainer:
         )
         with self.processes.watched():
             self.tokenizer = self.run_directory.tokenizer(self._say)
-        self.special = SpecialTokens()
+        self.special = self.run_directory.special
         self.config = build_config(
             self.recipe,
             self.tokenizer,
             recipe_file,
             joint=self.run_directory.joint_vocabulary,
             inherited=self.run_directory.inherited_architecture(),
+            features=np.shape(dev[0].sources[0])[1] if corpus.has_features else 0,
         )
         limit = min(corpus.max_tokens, self.config.max_positions)
         with self.processes.watched():

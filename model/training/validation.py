@@ -9,7 +9,6 @@ import torch
 
 from model.checkpoint import SpecialTokens
 from model.data.batching import take_share
-from model.data.corpus import ParallelText
 from model.data.dataset import TrainingSet, table_of
 from model.data.directions import DirectedText, Translated
 from model.data.token_table import fits
@@ -59,7 +58,9 @@ class Validation:
         self._training = training
         self._processes = processes
         wanted = training.validate_sentences or len(sources)
-        self._parts = [_thinned(part, max(1, len(sources) // wanted)) for part in dev]
+        self._parts = [
+            DirectedText(part.direction, part.text.thinned(max(1, len(sources) // wanted))) for part in dev
+        ]
         self.samples: list[Translated] = []
 
     def __call__(self, batch_loss: BatchLoss) -> dict[str, Any]:
@@ -79,7 +80,7 @@ class Validation:
         found = [
             Translated(part.direction, *sentence)
             for part, texts in zip(self._parts, translations, strict=True)
-            for sentence in zip(part.text.sources, part.text.targets, texts, strict=True)
+            for sentence in zip(list[Any](part.text.sources), part.text.targets, texts, strict=True)
         ]
         result = score([one.translation for one in found], [one.reference for one in found])
         self.samples = found[:: -(-len(found) // _SAMPLES)]
@@ -105,8 +106,3 @@ class Validation:
         for rank, share in enumerate(shares):
             texts[rank :: processes.count] = share
         return texts
-
-
-def _thinned(part: DirectedText, stride: int) -> DirectedText:
-    text = part.text
-    return DirectedText(part.direction, ParallelText(text.sources[::stride], text.targets[::stride]))

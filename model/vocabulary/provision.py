@@ -55,7 +55,9 @@ def learn_vocabulary(recipe: Recipe, directory: Path, pairs: int, say: Callable[
     vocabulary, corpus = recipe.vocabulary, recipe.corpus
     sources = [path for text in corpus.directions for path in text.train_source]
     targets = [path for text in corpus.directions for path in text.train_target]
-    if vocabulary.joint:
+    if corpus.has_features:
+        sides = {"source.spm": targets}
+    elif vocabulary.joint:
         sides = {"source.spm": [*sources, *targets]}
     else:
         sides = {"source.spm": sources, "target.spm": targets}
@@ -95,7 +97,8 @@ def check_fit(
     Raises:
         RecipeError: it was learnt for other text.
     """
-    sources = _first_lines(file for text in corpus.directions for file in text.train_source)
+    texts = () if corpus.has_features else corpus.directions
+    sources = _first_lines(file for text in texts for file in text.train_source)
     targets = _first_lines(file for text in corpus.directions for file in text.train_target)
     share = max(
         share_spelled(tokenizer.source_pieces(), tokenizer.encode_batch(sources)),

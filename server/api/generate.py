@@ -21,6 +21,7 @@ from server.api.schemas import (
     shaped,
 )
 from server.api.translate import ERRORS, Asked, TextEndpoint, documented
+from server.errors import InvalidRequestError
 from server.http.request_record import RequestRecord
 from server.service.translation.request import Translation, TranslationRequest
 
@@ -33,8 +34,16 @@ class GenerateFields(DecodingFields):
     `GENERATE_SCHEMA` has one more for each option of decoding.
     """
 
-    inputs: str | list[str] = Field(
-        description="Text, or array of texts, for the model; each is read whole.", examples=["photograph"]
+    inputs: str | list[str] | None = Field(
+        None,
+        description="Text, or array of texts, for the model; each is read whole.",
+        examples=["photograph"],
+    )
+    features: str | list[str] | None = Field(
+        None,
+        description="Instead of `inputs`, for a model whose `source_features` in `GET /models` is not 0: a "
+        "sequence of feature vectors of that size, or an array of sequences. Each is a .npy file in base64, "
+        "of shape [length, size], little-endian floats in C order.",
     )
     model: str | None = Field(
         None, description="Name of the model, as `GET /models` shows it; may be left out if one is served."
@@ -43,7 +52,8 @@ class GenerateFields(DecodingFields):
     @property
     def given_texts(self) -> str | list[str]:
         """The texts, be it one or several."""
-        return self.inputs
+        given = self.inputs if self.features is None else self.features
+        return [] if given is None else given
 
 
 GENERATE_SCHEMA = create_model(
@@ -83,7 +93,12 @@ def read_generate_fields(fields: Mapping[str, Any], *, typed: bool) -> GenerateF
         InvalidOptionError: a decoding option is.
     """
     given = given_fields(fields, "inputs", typed=typed)
+    if len({"inputs", "features"} & given.keys()) != 1:
+        raise InvalidRequestError(
+            "inputs and features: give one of them" if "inputs" in given else "inputs: field required"
+        )
     check_strings(given, "inputs")
+    check_strings(given, "features")
     try:
         return GENERATE_SCHEMA.model_validate(given, strict=typed)
     except ValidationError as error:
@@ -101,7 +116,15 @@ class GenerateEndpoint(TextEndpoint):
         name = self.router.find_generator(fields.model).model.manifest.name
         record.model = name
         # The languages are the model's.
-        job = TranslationRequest(request_id, fields.texts, "", "", deadline_s, fields.requested_options())
+        job = TranslationRequest(
+            request_id,
+            fields.texts,
+            "",
+            "",
+            deadline_s,
+            fields.requested_options(),
+            are_features=fields.features is not None,
+        )
         return Asked(
             job, lambda: self.router.generate(job, name), lambda found: generate_answer(fields, found, name)
         )
@@ -136,7 +159,7 @@ def generate_routes(endpoint: GenerateEndpoint) -> APIRouter:
 
     @routes.post(
         GENERATE_PATH,
-        summary="Give a text, or an array of texts, to a model of another task than translation",
+        summary="Give texts, or features, to a model of another task than translation",
         response_model=GenerateAnswer,
         responses=ERRORS,
         openapi_extra=documented(GENERATE_SCHEMA),

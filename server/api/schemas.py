@@ -392,7 +392,7 @@ def explain(error: ValidationError) -> InvalidRequestError:
     """Say what is wrong with the first bad field: its name and the rule, never its value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = str(first["loc"][0]) if first["loc"] else "body"
-    if field in ("q", "inputs") and first["type"] != "missing":
+    if field in ("q", "inputs", "features") and first["type"] != "missing":
         message = f"{field} {_BAD_TEXTS}"
     else:
         message = f"{field}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -111,6 +111,7 @@ def status_routes(
         model, limits = slot.model, slot.translator.limits
         shown: dict[str, Any] = model.manifest.model_dump(mode="json", include=_SHOWN)
         shown["sha256"] = model.sha256
+        shown["source_features"] = model.manifest.architecture.source_features
         shown["beam_sizes"] = list(limits.usable_widths)
         shown["request_limits"] = {
             "max_texts": limits.max_texts,

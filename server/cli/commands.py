@@ -213,6 +213,14 @@ def translate(
 def generate(
     bundle: Annotated[Path, typer.Argument(help="Bundle of a model whose task is another than translation.")],
     decoding: dict[str, Any],
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz",
+            help="Read feature vectors, for a model whose source is no text.",
+            show_default="text, from standard input",
+        ),
+    ] = None,
     n_best: flags.NBest = None,
     errors: flags.LineErrors = "replace",
     workers: flags.Workers = None,
@@ -228,7 +236,9 @@ def generate(
 
     requested = RequestedOptions(num_hypotheses=n_best, **decoding)
     settings = {"bundle": (bundle,), "workers": workers, "device": device}
-    code = serve.generate(settings, requested, n_best=n_best is not None, errors=errors, progress=progress)
+    code = serve.generate(
+        settings, requested, n_best=n_best is not None, errors=errors, progress=progress, features=features
+    )
     raise typer.Exit(code)
 
 

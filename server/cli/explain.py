@@ -15,7 +15,7 @@ from server.cli.given_settings import read_settings
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.errors import DragomanError, InferenceError
+from server.errors import DragomanError, InferenceError, InvalidRequestError
 from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, check_texts, request_limits
@@ -111,6 +111,8 @@ class Explainer:
             DragomanError: the text, the languages or the options do not fit the model.
         """
         check_texts([text], self._limits)
+        if self._model.manifest.architecture.source_features:
+            raise InvalidRequestError(f"{self._model.manifest.name} reads features and no text")
         source, target = choose_direction(self._model.manifest, options.source, options.target)
         measured = self._model.measured
         treated = TextOptions(
@@ -167,7 +169,7 @@ class Explainer:
             )
         written_pieces = [("", log) for log in best.token_scores]
         return {
-            "read": [self._sources[token] for token in one.ids],
+            "read": [self._sources[token] for token in one.ids if isinstance(token, int)],
             "wrote": steps,
             "mean_probability": round(mean_probability(written_pieces), 4),
             "ended": result.finish_reason,

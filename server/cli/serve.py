@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry
 from tqdm import tqdm
 
 from export.bundle import BundleError
+from model.features.encoded import to_base64
+from model.features.files import FeaturesError, read_features
 from server.api.admin import AdminPages, admin_application
 from server.app import Application, create_app
 from server.cli.exit_codes import (
@@ -182,6 +184,7 @@ def generate(
     n_best: bool,
     errors: Literal["replace", "fail"],
     progress: bool | None,
+    features: Path | None = None,
 ) -> int:
     """Give standard input, line by line, to a model of another task than translation.
 
@@ -191,6 +194,7 @@ def generate(
         n_best: whether all hypotheses of a line are written.
         errors: what becomes of a line that is not UTF-8.
         progress: whether to draw a progress bar; None if standard error is a terminal.
+        features: .npz file to read instead, for a model whose sources are feature vectors.
 
     Returns:
         The exit code.
@@ -198,9 +202,17 @@ def generate(
     line_options = LineOptions(n_best=n_best, text=TextOptions(guard="off"))
 
     def choose(settings: Settings) -> Sequence[FileLeg]:
-        return (generation_leg(settings.bundle[0]),)
+        return (generation_leg(settings.bundle[0], of_features=features is not None),)
 
-    return _through_models("generate", flags, choose, (requested, line_options, errors), progress)
+    try:
+        given = (
+            None if features is None else [f"{to_base64(one)}\n".encode() for one in read_features(features)]
+        )
+    except FeaturesError as error:
+        return fail("generate", EXIT_USAGE, str(error))
+    return _through_models(
+        "generate", flags, choose, (requested, line_options, errors), progress, given=given
+    )
 
 
 def _through_models(
@@ -210,6 +222,7 @@ def _through_models(
     how: tuple[RequestedOptions, LineOptions, Literal["replace", "fail"]],
     progress: bool | None,
     glossary: Path | None = None,
+    given: list[bytes] | None = None,
 ) -> int:
     settings = read_settings(command, flags)
     if settings is None:
@@ -235,7 +248,7 @@ def _through_models(
         way = [
             (leg, models[leg.bundle], request_limits(settings, models[leg.bundle].manifest)) for leg in legs
         ]
-        _stream(FileTranslator(way, requested, line_options, errors, complain), progress)
+        _stream(FileTranslator(way, requested, line_options, errors, complain), progress, given)
     except BundleError as error:
         return _refuse(command, error.bundle or bundle, error)
     except (LineError, SettingError, DragomanError) as error:
@@ -253,17 +266,18 @@ def _through_models(
     return 0
 
 
-def _stream(translator: FileTranslator, progress: bool | None) -> None:
+def _stream(translator: FileTranslator, progress: bool | None, given: list[bytes] | None) -> None:
+    """Write what becomes of the given lines; of those of standard input if there are none."""
     source, output = sys.stdin.fileno(), sys.stdout.buffer
     with tqdm(
-        total=_file_size(source),
+        total=_file_size(source) if given is None else sum(map(len, given)),
         unit="B",
         unit_scale=True,
         desc="translating",
         file=sys.stderr,
         disable=None if progress is None else not progress,
     ) as bar:
-        for line in translator.run(read_lines(source)):
+        for line in translator.run(read_lines(source) if given is None else [given]):
             output.write(line.text.encode("utf-8"))
             if line.is_last_of_batch:
                 output.flush()

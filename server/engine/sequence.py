@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from server.engine.options import DecodingOptions
+from server.engine.source import Source
 from server.errors import AbortedError, DeadlineExceededError, DragomanError
 
 Priority = Literal["interactive", "bulk"]
@@ -67,7 +68,7 @@ class Sequence:
 
     Attributes:
         number: stands for it in messages.
-        source: token ids with the model's prefix and suffix.
+        source: token ids with the model's prefix and suffix, or feature vectors.
         options: how to decode it.
         priority: class of its request.
         submitted_s: monotonic time of submission.
@@ -82,7 +83,7 @@ class Sequence:
     """
 
     number: int
-    source: tuple[int, ...]
+    source: Source
     options: DecodingOptions
     priority: Priority
     submitted_s: float

@@ -9,7 +9,7 @@ from server.runtime.model_spec import ModelSpec
 
 
 def check(
-    sources: SequenceOf[SequenceOf[int]],
+    sources: SequenceOf[SequenceOf[int | bytes]],
     options: SequenceOf[DecodingOptions],
     spec: ModelSpec,
     limits: EngineLimits,
@@ -17,7 +17,7 @@ def check(
     """Compare the sentences of a request with what the model and its engine can do.
 
     Args:
-        sources: token ids of every sentence.
+        sources: token ids, or feature vectors, of every sentence.
         options: of every sentence.
         spec: sizes of the model.
         limits: what the engine takes on.

@@ -205,10 +205,16 @@ class ModelRuntime:
         self._run_options.terminate = True
 
     def _load_encoder(self) -> EncoderSession:
-        graph, device = self._graph(self._manifest.graphs.encoder, self._encoder_loader), self._device
+        file, device = self._manifest.graphs.encoder, self._device
+        graph = self._graph(file, self._encoder_loader)
+        inputs = {node.name: node for node in graph.shared.get_inputs()}
+        if self._spec.source_input not in inputs:
+            raise BundleError(file, f"the graph has no tensor {self._spec.source_input}")
+        if self._spec.source_features:
+            _require(file, "features", inputs["features"].shape[-1], self._spec.source_features)
         if device is not None:
             return DeviceEncoder(graph.shared, self._run_options, device.name, self._spec)
-        return OnnxEncoder(graph, self._run_options, self._spec.decoder_layers)
+        return OnnxEncoder(graph, self._run_options, self._spec)
 
     def _decoder_graph(self, beam_width: int) -> Graph:
         """Load the decoder of a beam width, once."""
@@ -262,6 +268,7 @@ class ModelRuntime:
             suppressed_ids=tokens.suppressed_ids,
             forced_end=tokens.forced_end,
             appends_cross="cross_last_key_0" in inputs,
+            source_features=size.source_features,
         )
 
 

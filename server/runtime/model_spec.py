@@ -21,6 +21,7 @@ class ModelSpec:
         head_size: size D of one head.
         vocabulary_size: target vocabulary V.
         cache_dtype: dtype of keys and values: float32, float16 or int8.
+        source_features: values F of a feature vector, where sources are such vectors; 0 for token ids.
         appends_cross: whether the decoder is given the last source token's keys and values at every step.
         pad_id: fills the source on the right.
         eos_id: ends a target.
@@ -46,6 +47,12 @@ class ModelSpec:
     suppressed_ids: tuple[int, ...] = ()
     forced_end: bool = False
     appends_cross: bool = False
+    source_features: int = 0
+
+    @property
+    def source_input(self) -> str:
+        """Name of the encoder's input: `input_ids` int64 [N, S], or `features` float32 [N, S, F]."""
+        return "features" if self.source_features else "input_ids"
 
 
 def cache_names(layers: int, kind: str) -> Sequence[str]:

@@ -47,11 +47,11 @@ class StepBuffers:
 class EncoderSession(Protocol):
     """Runs the encoder. Thread-safe."""
 
-    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Any]:
+    def encode(self, source: NDArray[Any], lengths: NDArray[np.int32]) -> Sequence[Any]:
         """Compute the cross-attention keys and values of N sentences.
 
         Args:
-            input_ids: int64 [N, S], padded on the right.
+            source: ids int64 [N, S], or features float32 [N, S, F], padded on the right.
             lengths: int32 [N], true lengths, at least 1.
 
         Returns:

@@ -71,13 +71,16 @@ def request_limits(settings: Settings, manifest: Manifest) -> RequestLimits:
     )
 
 
-def check_texts(texts: Sequence[str], limits: RequestLimits, field: str = "q") -> None:
+def check_texts(
+    texts: Sequence[str], limits: RequestLimits, field: str = "q", *, are_features: bool = False
+) -> None:
     """Check number and length of the texts, before any work is done on them.
 
     Args:
         texts: of one request.
         limits: the limits to keep.
         field: the texts came in, for messages.
+        are_features: in base64, whose length the model bounds.
 
     Raises:
         InvalidRequestError: there is none.
@@ -88,7 +91,7 @@ def check_texts(texts: Sequence[str], limits: RequestLimits, field: str = "q") -
         raise InvalidRequestError(f"{field} is an empty array; it needs at least one text")
     if len(texts) > limits.max_texts:
         raise TooManyTextsError(f"{len(texts)} texts in one request; at most {limits.max_texts} are accepted")
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate(() if are_features else texts, start=1):
         if len(text) > limits.max_text_chars:
             raise TextTooLongError(
                 f"text {number} has {len(text)} characters; at most {limits.max_text_chars} are accepted"

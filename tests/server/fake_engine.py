@@ -156,7 +156,7 @@ def manifest(**changes: object) -> Manifest:
         "precision": "fp32",
         "batch_invariant": True,
         "architecture": dict.fromkeys(Architecture.model_fields, 8)
-        | {"decoder_heads": 2, "head_dim": 4, "details": None},
+        | {"decoder_heads": 2, "head_dim": 4, "source_features": 0, "details": None},
         "graphs": {"opset": 20, "encoder": "encoder.onnx", "decoders": decoders},
         "tokenizer": {"kind": "sentencepiece", "source": "source.spm"},
         "files": dict.fromkeys(files, FileEntry(sha256="0" * 64, size_bytes=1)),

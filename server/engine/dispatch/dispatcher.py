@@ -110,7 +110,7 @@ class Dispatcher:
     def submit(
         self,
         request_id: str,
-        sources: SequenceOf[SequenceOf[int]],
+        sources: SequenceOf[SequenceOf[int | bytes]],
         options: DecodingOptions | SequenceOf[DecodingOptions],
         deadline_s: float | None = None,
     ) -> list[Future[SequenceResult]]:
@@ -122,7 +122,7 @@ class Dispatcher:
 
         Args:
             request_id: names the request for `abort` and for fair sharing.
-            sources: token ids of every sentence, prefix and suffix included.
+            sources: token ids of every sentence, prefix and suffix included; or its feature vectors.
             options: how to decode them, all the same way or each its own.
             deadline_s: time on the engine's clock after which nobody waits for them, if there is one.
 

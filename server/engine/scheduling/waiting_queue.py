@@ -274,7 +274,9 @@ class _ServiceRate:
         return sum(tokens for _, tokens in list(self._events)[1:]) / duration_s if duration_s > 0 else 0.0
 
 
-def priority_of(sources: SequenceOf[SequenceOf[int]], options: SequenceOf[DecodingOptions]) -> Priority:
+def priority_of(
+    sources: SequenceOf[SequenceOf[int | bytes]], options: SequenceOf[DecodingOptions]
+) -> Priority:
     """Classify a request.
 
     Args:

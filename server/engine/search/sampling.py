@@ -27,20 +27,21 @@ NUCLEUS = 256
 """Tokens of the whole vocabulary among which `sampling_topp` is looked for before all are sorted."""
 
 
-def uniforms(seed: int, source: Sequence[int], samples: int, steps: int) -> Doubles:
+def uniforms(seed: int, source: Sequence[int | bytes], samples: int, steps: int) -> Doubles:
     """Give the random numbers of a sentence.
 
     Args:
         seed: of the request.
-        source: source tokens.
+        source: source tokens, or feature vectors.
         samples: how many translations are drawn.
         steps: tokens of each.
 
     Returns:
         float64 [samples, steps], at least 0 and less than 1.
     """
+    numbers = [int.from_bytes(one, "little") if isinstance(one, bytes) else one for one in source]
     streams = (
-        np.random.Philox(np.random.SeedSequence((seed, *source), spawn_key=(sample,))).random_raw(steps)
+        np.random.Philox(np.random.SeedSequence((seed, *numbers), spawn_key=(sample,))).random_raw(steps)
         for sample in range(samples)
     )
     # The raw words of a bit generator never change between versions of numpy; Generator.random may.
@@ -60,7 +61,9 @@ class Sampler:
         self._uniforms: list[Doubles] = arrays.values(np.empty((0, 0)))
         self._any = False  # whether one of all sentences since the last look draws
 
-    def admit(self, place: int, options: DecodingOptions, source: Sequence[int], max_length: int) -> None:
+    def admit(
+        self, place: int, options: DecodingOptions, source: Sequence[int | bytes], max_length: int
+    ) -> None:
         """Take the options of a sentence that starts at `place` and takes at most `max_length` steps."""
         self._samples[place] = options.num_hypotheses if options.samples else 0
         if options.samples:

@@ -100,7 +100,7 @@ class Search(ABC):
         self._sampler = Sampler(max_sentences)
 
     def admit(
-        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int] = ()
+        self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int | bytes] = ()
     ) -> None:
         """Start a sentence at `place`, to end after at most `max_length` steps.
 

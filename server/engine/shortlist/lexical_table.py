@@ -6,7 +6,7 @@ being decoded. `export.shortlist.lexical_table` writes the file and says what is
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ class Shortlist:
         most = self.most_candidates(source_tokens)
         return most_bytes(self.columns.width, len(self._always), beam_width, max_sentences, most)
 
-    def candidates(self, source: Sequence[int], required: Iterable[tuple[int, ...]] = ()) -> Tokens:
+    def candidates(self, source: Sequence[int | bytes], required: Iterable[tuple[int, ...]] = ()) -> Tokens:
         """Give the candidates of a sentence; 25 tokens take some 18 microseconds.
 
         Args:
@@ -120,7 +120,8 @@ class Shortlist:
             int64 [C], ascending.
         """
         chosen = self._always.copy()
-        tokens, rows = tuple(source), self._rows
+        tokens: tuple[Any, ...] = tuple(source)
+        rows = self._rows
         found = [
             rows[gram]
             for length in range(1, self._longest + 1)

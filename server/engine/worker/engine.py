@@ -16,6 +16,7 @@ from server.engine.limits import EngineLimits
 from server.engine.observer import RunObserver
 from server.engine.sequence import Outcome, Sequence, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist
+from server.engine.source import encoder_input
 from server.engine.worker.batch import Batch, BatchSessions
 from server.errors import InferenceError
 from server.runtime.model_spec import ModelSpec
@@ -169,13 +170,11 @@ class Engine:
             Sentences on which the encoder fails even when they are alone.
         """
         lengths = np.array([len(sequence.source) for sequence in run], np.int32)
-        input_ids = np.full((len(run), int(lengths.max())), self._spec.pad_id, np.int64)
-        for row, sequence in enumerate(run):
-            input_ids[row, : len(sequence.source)] = sequence.source
+        source = encoder_input([sequence.source for sequence in run], lengths, self._spec)
         started_s = self._clock()
         try:
             batch = self._batch(run[0].beam_size)
-            cross = self._encoder.encode(input_ids, lengths)
+            cross = self._encoder.encode(source, lengths)
             now_s = self._clock()
             batch.admit(run, cross, lengths)
         except InferenceError as error:
@@ -185,7 +184,8 @@ class Engine:
             half = len(run) // 2
             return self._start(run[:half]) + self._start(run[half:])
         real_tokens = int(lengths.sum())
-        self._observer.encode(len(run), real_tokens, input_ids.size - real_tokens, now_s - started_s)
+        padding = len(run) * source.shape[1] - real_tokens
+        self._observer.encode(len(run), real_tokens, padding, now_s - started_s)
         for sequence in run:
             sequence.queue_s = started_s - sequence.submitted_s
             sequence.encode_s = now_s - started_s

@@ -18,6 +18,7 @@ from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import Outcome, Sequence, SequenceResult, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
+from server.engine.source import Source
 from server.engine.validation import check
 from server.engine.worker.engine import Engine
 from server.engine.worker.reporter import Reporter
@@ -78,11 +79,11 @@ class Worker:
             else:
                 self._rest()
 
-    def decode(self, sources: SequenceOf[tuple[int, ...]], options: DecodingOptions) -> list[SequenceResult]:
+    def decode(self, sources: SequenceOf[Source], options: DecodingOptions) -> list[SequenceResult]:
         """Decode sentences before `run`, to see that the model works; nothing is reported.
 
         Args:
-            sources: token ids of every sentence.
+            sources: of every sentence.
             options: how to decode them.
 
         Raises:

@@ -54,24 +54,26 @@ class DeviceEncoder:
         self._dtype = spec.cache_dtype
         self._longest = spec.max_source_tokens
         self._pad_id = spec.pad_id
+        self._source = spec.source_input
         self._outputs = cache_names(spec.decoder_layers, "cross")
 
-    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[DeviceTensor]:
+    def encode(self, source: NDArray[Any], lengths: NDArray[np.int32]) -> Sequence[DeviceTensor]:
         """Compute cross-attention keys and values; see `EncoderSession.encode`.
 
         Returns:
             As there, with more sentences and positions behind those that were asked for.
         """
-        count, longest = input_ids.shape
+        count, longest = source.shape[:2]
         padded = max(longest, min(max(LEAST_POSITIONS, bucket_size(longest)), self._longest))
-        padded_ids = np.full((bucket_size(count), padded), self._pad_id, np.int64)
-        padded_ids[:count, :longest] = input_ids
-        padded_lengths = np.ones(len(padded_ids), np.int32)
+        shape = (bucket_size(count), padded, *source.shape[2:])
+        padded_source = np.full(shape, self._pad_id, source.dtype)
+        padded_source[:count, :longest] = source
+        padded_lengths = np.ones(len(padded_source), np.int32)
         padded_lengths[:count] = lengths
         try:
             run = DeviceRun(self._session, self._run_options)
             run.bind_new(self._outputs, self._device)
-            run.run({"input_ids": padded_ids, "lengths": padded_lengths})
+            run.run({self._source: padded_source, "lengths": padded_lengths})
             return run.results(self._device, self._dtype)
         except Exception as error:
             raise InferenceError(f"the encoder failed: {type(error).__name__}") from error

@@ -8,7 +8,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from server.errors import InferenceError
-from server.runtime.model_spec import Array, cache_names
+from server.runtime.model_spec import Array, ModelSpec, cache_names
 from server.runtime.onnx.graph import Graph
 from server.runtime.onnx.io_binding import bind_step
 from server.runtime.sessions import StepBuffers
@@ -17,21 +17,22 @@ from server.runtime.sessions import StepBuffers
 class OnnxEncoder:
     """The encoder graph. Thread-safe."""
 
-    def __init__(self, graph: Graph, run_options: ort.RunOptions, layers: int) -> None:
+    def __init__(self, graph: Graph, run_options: ort.RunOptions, spec: ModelSpec) -> None:
         """Wrap a loaded graph.
 
         Args:
             graph: the encoder graph.
             run_options: options of every run.
-            layers: decoder layers, each of which has an output for keys and one for values.
+            spec: of the model; each decoder layer has an output for keys and one for values.
         """
         self._graph = graph
         self._run_options = run_options
-        self._outputs = list(cache_names(layers, "cross"))
+        self._source = spec.source_input
+        self._outputs = list(cache_names(spec.decoder_layers, "cross"))
 
-    def encode(self, input_ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Sequence[Array]:
+    def encode(self, source: Array, lengths: NDArray[np.int32]) -> Sequence[Array]:
         """Compute cross-attention keys and values; see `EncoderSession.encode`."""
-        feeds = {"input_ids": input_ids, "lengths": lengths}
+        feeds = {self._source: source, "lengths": lengths}
         try:
             with self._graph.traffic.run() as alone:
                 session = self._graph.session(alone)

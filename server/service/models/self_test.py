@@ -1,8 +1,11 @@
 """What a model shows before it serves: the golden sentences of its bundle, and a warm-up on a device."""
 
-from export.bundle import MANIFEST_NAME, BundleError, Manifest
+from export.bundle import MANIFEST_NAME, BundleError, Golden, Manifest
+from model.features.encoded import from_base64
+from model.features.files import FeaturesError
 from model.tokenizer import Tokenizer
 from server.engine.options import DecodingOptions
+from server.engine.source import Source, source_of
 from server.engine.worker.loop import Worker
 from server.errors import DragomanError
 from server.runtime.device.batch_buckets import bucket_size
@@ -24,7 +27,9 @@ def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
     around = {manifest.framing(source, target)[:2] for source, target in manifest.pairs}
     for number, golden in enumerate(manifest.golden, start=1):
         ids = tokenizer.encode(golden.source)
-        if golden.source_ids not in {(*prefix, *ids, *suffix) for prefix, suffix in around}:
+        if not golden.source_features and golden.source_ids not in {
+            (*prefix, *ids, *suffix) for prefix, suffix in around
+        }:
             raise _differs(number, "tokenised")
         if tokenizer.decode(golden.target_ids) != golden.target:
             raise _differs(number, "written")
@@ -44,11 +49,26 @@ def translate_golden(manifest: Manifest, worker: Worker) -> None:
     for number, golden in enumerate(manifest.golden, start=1):
         options = DecodingOptions(max_decoding_length=longest, target_prefix=golden.target_prefix_ids)
         try:
-            (result,) = worker.decode([golden.source_ids], options)
+            (result,) = worker.decode([golden_source(manifest, golden)], options)
         except DragomanError as error:
             raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
         if result.hypotheses[0].tokens != golden.target_ids:
             raise _differs(number, "translated")
+
+
+def golden_source(manifest: Manifest, golden: Golden) -> Source:
+    """Give what the encoder reads of a golden sentence.
+
+    Raises:
+        BundleError: it is of another kind or size than the model reads.
+    """
+    size, longest = manifest.architecture.source_features, manifest.limits.max_source_tokens
+    if not size:
+        return golden.source_ids
+    try:
+        return source_of(from_base64(golden.source_features, size, longest))
+    except FeaturesError as error:
+        raise BundleError(MANIFEST_NAME, f"the features of a golden sentence: {error}") from None
 
 
 def warm_up(manifest: Manifest, worker: Worker) -> None:
@@ -60,7 +80,7 @@ def warm_up(manifest: Manifest, worker: Worker) -> None:
     """
     if not manifest.golden:
         return
-    source = max(manifest.golden, key=lambda golden: len(golden.target_ids)).source_ids
+    source = golden_source(manifest, max(manifest.golden, key=lambda golden: len(golden.target_ids)))
     for width in {1, manifest.generation.beam_size or 1}:
         options = DecodingOptions(beam_size=width, max_decoding_length=_WARM_UP_STEPS)
         most = worker.limits.max_rows // width

@@ -28,7 +28,7 @@ class TranslationEngine(Protocol):
     def submit(
         self,
         request_id: str,
-        sources: Sequence[Sequence[int]],
+        sources: Sequence[Sequence[int | bytes]],
         options: DecodingOptions | Sequence[DecodingOptions],
         deadline_s: float | None = None,
     ) -> list[Future[SequenceResult]]:
@@ -88,7 +88,8 @@ def text_side(model: ServedModel, limits: RequestLimits) -> ModelText:
         model: a loaded model.
         limits: of a request to it.
     """
-    return ModelText(model.tokenizer, limits.max_source_tokens, model.truecaser, model.measured)
+    features = model.manifest.architecture.source_features
+    return ModelText(model.tokenizer, limits.max_source_tokens, model.truecaser, model.measured, features)
 
 
 def check_together(manifests: Sequence[Manifest]) -> None:

@@ -187,11 +187,10 @@ class TextCodec:
         self, text: str, way: Way, _reading: Reading, _protect: Sequence[Any], begin: tuple[int, ...]
     ) -> Job[list[_Piece]]:
         """Give a text to the model as it is, and take what it writes as it is."""
-        ids = self._model.source_ids(text)
-        if not ids:
+        source = self._model.whole(text, way.framing)
+        if not source:
             return [""]
-        framed = (*way.framing.source_prefix, *ids, *way.framing.source_suffix)
-        (result,) = yield [ModelInput(framed, begin)]
+        (result,) = yield [ModelInput(source, begin)]
         best = result.hypotheses[: way.hypotheses]
         texts = tuple(self._model.decoded(one.tokens) for one in best)
         return [TranslatedSentence(texts, tuple(one.score for one in best), result.finish_reason)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from server.engine.sequence import SequenceResult
+from server.engine.source import Source
 
 T = TypeVar("T")
 
@@ -18,13 +19,13 @@ class ModelInput:
     """A sentence for the engine.
 
     Attributes:
-        ids: token ids with the model's specials.
+        ids: token ids with the model's specials, or feature vectors.
         begin: target ids that the translation begins with.
         required: target ids of masks that it must hold once each.
         no_repeat_ngram_size: as the decoding option; 0 leaves the request's.
     """
 
-    ids: tuple[int, ...]
+    ids: Source
     begin: tuple[int, ...] = ()
     required: tuple[tuple[int, ...], ...] = ()
     no_repeat_ngram_size: int = 0

@@ -11,9 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from export.bundle import Confidence, as_written
+from export.bundle import Confidence, Framing, as_written
 from export.lexicon import Lexicon, coverage
+from model.features.encoded import FeaturesTooLongError, from_base64
+from model.features.files import FeaturesError
 from model.tokenizer import Tokenizer
+from server.engine.source import Source, source_of
+from server.errors import InvalidRequestError, TextTooLongError
 from server.service.text.output.checks import Checks, Thresholds
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.alignment import WordAligner
@@ -86,6 +90,7 @@ class ModelText:
         max_source_tokens: int,
         truecaser: Truecaser | None = None,
         measured: Measured = Measured(),
+        features: int = 0,
     ) -> None:
         """Keep what is needed.
 
@@ -94,8 +99,10 @@ class ModelText:
             max_source_tokens: what the model can read, specials included.
             truecaser: of the model; None translates capitals as they are.
             measured: by the exporter.
+            features: values of a feature vector, if the model reads such vectors instead of text.
         """
         self._tokenizer = tokenizer
+        self._features = features
         self._truecaser = truecaser
         self._longest = max_source_tokens
         self._comfortable = measured.comfortable_tokens
@@ -119,6 +126,26 @@ class ModelText:
         """Tokenize a sentence, without special tokens."""
         # No text needs a NUL, and tokenizers differ in what they make of it.
         return self._tokenizer.encode(sentence.replace("\0", " "))
+
+    def whole(self, given: str, framing: Framing) -> Source:
+        """Turn what the model reads whole into what its encoder reads; nothing if it is an empty text.
+
+        Args:
+            given: text; or features, see `model.features.encoded.from_base64`.
+            framing: what goes around text.
+
+        Raises:
+            InvalidRequestError: these are no features, or not such as the model reads.
+        """
+        if not self._features:
+            ids = self.source_ids(given)
+            return (*framing.source_prefix, *ids, *framing.source_suffix) if ids else ()
+        try:
+            return source_of(from_base64(given, self._features, self._longest))
+        except FeaturesTooLongError as error:
+            raise TextTooLongError(f"features: {error}") from None
+        except FeaturesError as error:
+            raise InvalidRequestError(f"features: {error}") from None
 
     def is_gibberish(self, sentence: str, ids: Sequence[int]) -> bool:
         """Tell whether a sentence is none: its letters have to be spelled, and make no words."""

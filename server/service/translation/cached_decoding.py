@@ -12,6 +12,7 @@ from typing import Literal
 
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
+from server.engine.source import Source
 from server.errors import AbortedError, DeadlineExceededError
 from server.service.models.served_model import ServedModel
 from server.service.translation.sentence_cache import Key, SentenceCache
@@ -61,7 +62,7 @@ class CachedDecoder:
     async def decode(
         self,
         request_id: str,
-        sequences: Sequence[tuple[int, ...]],
+        sequences: Sequence[Source],
         options: DecodingOptions | Sequence[DecodingOptions],
         deadline_s: float,
         *,
@@ -73,7 +74,7 @@ class CachedDecoder:
 
         Args:
             request_id: of the request.
-            sequences: token ids of each sentence.
+            sequences: what the encoder reads of each sentence.
             options: how to decode them, all alike or each its own way.
             deadline_s: monotonic time after which nobody waits.
             repeatable: whether they would be decoded to the same again.
@@ -128,7 +129,7 @@ class CachedDecoder:
     async def _compute(
         self,
         request_id: str,
-        sequences: Sequence[tuple[int, ...]],
+        sequences: Sequence[Source],
         options: DecodingOptions | Sequence[DecodingOptions],
         deadline_s: float,
     ) -> list[SequenceResult]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from export.bundle import BundleError, Manifest, load_manifest
-from server.errors import InvalidOptionError, UnsupportedLanguageError
+from server.errors import InvalidOptionError, InvalidRequestError, UnsupportedLanguageError
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
 from server.service.text.detection.detector import Detector
@@ -82,19 +82,24 @@ def choose_route(
     )
 
 
-def generation_leg(bundle: Path) -> FileLeg:
+def generation_leg(bundle: Path, *, of_features: bool = False) -> FileLeg:
     """Give the leg of a model of another task than translation.
 
     Args:
         bundle: its directory.
+        of_features: whether it is given feature vectors, and no text.
 
     Raises:
         BundleError: the manifest is refused.
         UnsupportedLanguageError: the model translates.
+        InvalidRequestError: it reads the other kind of source.
     """
     manifest = _manifest_of(bundle)
     if manifest.translates:
         raise UnsupportedLanguageError(f"{manifest.name} translates: dragoman translate")
+    if of_features != bool(manifest.architecture.source_features):
+        reads = "text, on standard input" if of_features else "features: --features FILE.npz"
+        raise InvalidRequestError(f"{manifest.name} reads {reads}")
     ((source, target),) = manifest.pairs
     return FileLeg(bundle, source, target)
 

@@ -107,6 +107,7 @@ class TranslationRequest:
         text_options: how the texts are treated.
         deadline_s: monotonic time after which the client does not wait any more.
         glossary: the name of one that the server has, or the request's own; None for none.
+        are_features: whether the texts are feature vectors in base64, see `model.features.encoded`.
     """
 
     request_id: str
@@ -118,6 +119,7 @@ class TranslationRequest:
     is_html: bool = False
     text_options: TextOptions = field(default_factory=TextOptions)
     glossary: str | Glossary | None = None
+    are_features: bool = False
 
     def part(self, places: Sequence[int], number: int | None = None) -> Self:
         """The same request with some of its texts.

@@ -193,7 +193,11 @@ class Router:
             UnavailableError: the engine is dead or draining.
         """
         slot = self.find_generator(model)
-        check_texts(request.texts, slot.translator.limits, "inputs")
+        reads_features = bool(slot.model.manifest.architecture.source_features)
+        field = "features" if reads_features else "inputs"
+        if request.are_features != reads_features:
+            raise InvalidRequestError(f"{slot.model.manifest.name} reads {field}; send that field instead")
+        check_texts(request.texts, slot.translator.limits, field, are_features=reads_features)
         ((source, target),) = slot.model.manifest.pairs
         with slot.translator as translator:
             self._under_way[request.request_id] = {request.request_id: translator}

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from server.engine.options import DecodingOptions
 from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
+from server.engine.source import Source
 
-Key = tuple[str, int | DecodingOptions, tuple[int, ...]]
-"""SHA-256 of the bundle's manifest, how to decode, and the token ids with the model's specials."""
+Key = tuple[str, int | DecodingOptions, Source]
+"""SHA-256 of the bundle's manifest, how to decode, and what the encoder reads: token ids or features."""
 
 _Entry = tuple[tuple[tuple[tuple[int, ...], float, tuple[float, ...]], ...], FinishReason, int, int]
 """A result as tuples of numbers, which the garbage collector looks at once and never again: tokens and score
@@ -118,6 +119,7 @@ def _bytes_of(key: Key, entry: _Entry) -> int:
     """Estimate what an entry takes, key and bookkeeping included."""
     hypotheses = entry[0]
     tokens = len(key[2])
+    tokens += sum([len(one) for one in key[2] if isinstance(one, bytes)]) // _TOKEN_BYTES
     if not isinstance(key[1], int):
         tokens += len(key[1].target_prefix)
         tokens += sum([_SEQUENCE_TOKENS + len(sequence) for sequence in key[1].required])

@@ -1,0 +1,1 @@
+"""Sources that are sequences of feature vectors: how files and requests hold them."""
