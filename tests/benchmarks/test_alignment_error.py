@@ -74,10 +74,10 @@ def test_words_are_written_as_people_do() -> None:
 
 
 def test_attention_and_lexicon_link_better_than_either(repository: Path, attentive_bundle: Path) -> None:
-    """On 23 sentences; the lexicon alone has 8 of 100 wrong, both together 6."""
+    """On 23 sentences; the lexicon alone has 8 of 100 wrong, both together 5."""
     sentences = list(read_tab_file(repository / "tests" / "benchmarks" / "links.en-de.tsv"))
     links = Links(attentive_bundle, verify_bundle(attentive_bundle))
     found = [links.of(one) for one in sentences]
     rates = {name: alignment_error_rate([each[name] for each in found], sentences) for name in found[0]}
-    assert rates["as served"] <= 0.065
+    assert rates["as served"] <= 0.06
     assert rates["as served"] < rates["lexicon"] < rates["attention"] < 0.15
