@@ -61,6 +61,7 @@ class ArchitectureDetails(Part):
     biases: bool = True
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"]
     gated_ffn: bool = False
+    decoder_mixer: Literal["attention", "ssru"] = "attention"
     head_dim: Count | None = None
     positions: Literal["sinusoidal_interleaved", "sinusoidal_halves", "sinusoidal_t2t", "learned", "none"]
     relative_distances: int = Field(default=0, ge=0)

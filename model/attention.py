@@ -1,8 +1,8 @@
-"""Multi-head attention, split so that every caller keeps its keys and values where it likes.
+"""Multi-head attention, and the recurrence that a decoder may have instead of self-attention.
 
-The modules own the projections; *what* is attended to is a callable handed in by the caller
-(teacher forcing, a cache, or an ONNX operator). So one definition serves training, reference
-decoding and export.
+The modules own the projections; *what* is attended to, or which cells came before, is a callable handed in by
+the caller (teacher forcing, a cache, or an ONNX operator), who keeps it where it likes. So one definition
+serves training, reference decoding and export.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from model.config import TransformerConfig
 
@@ -140,3 +140,45 @@ class CrossAttention(nn.Module):
             )
 
         return attend
+
+
+class Ssru(nn.Module):
+    """The simpler simple recurrent unit (Kim et al., 2019: "From Research to Production and Back").
+
+    With a forget gate ``f(t) = sigmoid(W_f x(t) + b_f)`` the cell is ``c(t) = f(t) c(t-1) + (1-f(t)) W x(t)``
+    from ``c(-1) = 0``, and the output ``relu(c(t))``. A cell depends on the last one only by a multiplication
+    and an addition, so those of a whole target are computed side by side; a step needs one cell of every row,
+    however long the target is.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.gates = nn.Linear(config.d_model, 2 * config.d_model, bias=config.biases)
+
+    def forward(self, x: Tensor, recur: Attend) -> Tensor:
+        """Project x [N, T, E], let ``recur`` turn packed [N, T, 2*E] into cells [N, T, E], rectify them."""
+        return torch.relu(recur(self.gates(x)))
+
+
+def next_cells(packed: Tensor, before: Tensor) -> Tensor:
+    """Compute cells [N, 1, E] from packed forget gates and inputs [N, 1, 2*E] and the cells before."""
+    forget, x = packed.chunk(2, dim=-1)
+    return x + torch.sigmoid(forget) * (before - x)
+
+
+def all_cells(packed: Tensor) -> Tensor:
+    """Compute the cells of whole targets [N, T, E] from packed forget gates and inputs [N, T, 2*E].
+
+    A cell is ``kept * c(t-n) + added``; two such stretches joined are one again, so that log2(T) rounds of
+    doubling n reach the beginning (Hillis and Steele, 1986).
+    """
+    forget, x = packed.chunk(2, dim=-1)
+    kept = torch.sigmoid(forget)
+    added = (1 - kept) * x
+    stretch = 1
+    while stretch < packed.shape[1]:
+        shift = (0, 0, stretch, 0)
+        added = added + kept * pad(added, shift)[:, :-stretch]
+        kept = kept * pad(kept, shift)[:, :-stretch]
+        stretch *= 2
+    return added

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Norm = Literal["pre", "post"]
 NormKind = Literal["layer", "rms"]
+Mixer = Literal["attention", "ssru"]
 Positions = Literal["sinusoidal_interleaved", "sinusoidal_halves", "sinusoidal_t2t", "learned", "none"]
 
 
@@ -64,6 +65,11 @@ class TransformerConfig(Architecture):
     head_dim: int | None = Field(
         default=None, gt=0, le=4096, description="size of every head; None for d_model / heads"
     )
+    decoder_mixer: Mixer = Field(
+        default="attention",
+        description="what joins the positions of a target: self-attention, or the recurrence of Kim et al. "
+        "(2019) in its place, `model.attention.Ssru`",
+    )
     positions: Positions = Field(
         default="sinusoidal_interleaved",
         description="see `model.positions.sinusoidal_table`; none where attention knows distances",
@@ -118,6 +124,8 @@ class TransformerConfig(Architecture):
             raise ValueError("source_features: feature vectors have no embedding to share with the target")
         if self.positions not in ("learned", "none") and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
+        if self.decoder_mixer == "ssru" and self.relative_distances:
+            raise ValueError("a decoder with an ssru knows no distances: relative_distances must be 0")
         if not self.pad_id < min(self.source_vocab_size, self.target_vocab_size):
             raise ValueError(f"pad_id {self.pad_id} is outside the vocabulary")
         return self
@@ -135,6 +143,10 @@ class TransformerConfig(Architecture):
     @property
     def unservable(self) -> str | None:
         """Why no server could decode with such a model; None if one can."""
+        if self.decoder_mixer == "ssru" and self.d_model % self.decoder_head_dim:
+            return (
+                f"the state of {self.d_model} numbers is no multiple of the heads of {self.decoder_head_dim}"
+            )
         if self.decoder_head_dim % 8 == 0:
             return None
         # GroupQueryAttention takes no others.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from model.attention import Attend, CrossAttention, SelfAttention
+from model.attention import Attend, CrossAttention, SelfAttention, Ssru, all_cells
 from model.config import Activation, TransformerConfig
 
 _ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
@@ -85,11 +85,14 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the source, feed-forward."""
+    """Self-attention or a recurrence, attention to the source, feed-forward."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config, config.decoder_heads, config.decoder_head_dim)
+        if config.decoder_mixer == "ssru":
+            self.recurrence = Ssru(config)
+        else:
+            self.self_attention = SelfAttention(config, config.decoder_heads, config.decoder_head_dim)
         self.cross_attention = CrossAttention(config, config.decoder_heads, config.decoder_head_dim)
         self.feed_forward = FeedForward(config, config.decoder_ffn_dim)
         self.self_residual = Residual(config)
@@ -97,13 +100,23 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(self, x: Tensor, attend_self: Attend, attend_cross: Attend) -> Tensor:
-        """Map x [N, T, E] to [N, T, E]; the callables say where keys and values come from."""
+        """Map x [N, T, E] to [N, T, E]; the callables say where keys and values, or cells, come from."""
         r = self.self_residual
-        x = r.after(x, self.self_attention(r.before(x), attend_self))
+        mixer = self.recurrence if self.is_recurrent else self.self_attention
+        x = r.after(x, mixer(r.before(x), attend_self))
         r = self.cross_residual
         x = r.after(x, self.cross_attention(r.before(x), attend_cross))
         r = self.feed_forward_residual
         return r.after(x, self.feed_forward(r.before(x)))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether it has a recurrence instead of self-attention."""
+        return hasattr(self, "recurrence")
+
+    def over_targets(self, bias: Tensor | None = None) -> Attend:
+        """Give what joins the positions of whole targets; ``bias`` [..., H, T, T] is of attention."""
+        return all_cells if self.is_recurrent else self.self_attention.over_sequence(causal=True, bias=bias)
 
 
 class Dropout(nn.Module):

@@ -13,7 +13,16 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from model.attention import Attend, CrossAttention, SelfAttention, merge_heads, padding_mask, with_bias
+from model.attention import (
+    Attend,
+    CrossAttention,
+    SelfAttention,
+    Ssru,
+    merge_heads,
+    next_cells,
+    padding_mask,
+    with_bias,
+)
 from model.config import TransformerConfig
 from model.encoder_decoder import EncoderDecoder
 from model.layers import DecoderLayer, Dropout, EncoderLayer, make_norm
@@ -22,11 +31,12 @@ from model.positions import PositionEmbedding, RelativeBias, bias_of_layers, rel
 
 @dataclass
 class DecoderCache:
-    """Keys and values of a batch that is decoded step by step; owned by the caller, who runs the steps.
+    """What a batch that is decoded step by step keeps; owned by the caller, who runs the steps.
 
     Attributes:
-        self_key: one tensor a layer, [R, H, P, D]; positions written so far are valid.
+        self_key: one tensor a layer, [R, H, P, D]; positions written so far are valid. None with an SSRU.
         self_value: the same for values.
+        cells: one tensor a layer, [R, 1, E], of an SSRU; none with attention.
         cross_key: one tensor a layer, [R, H, S, D], computed once from the encoder's output.
         cross_value: the same for values.
         source_mask: bool [R, 1, 1, S], true on real source tokens.
@@ -34,6 +44,7 @@ class DecoderCache:
 
     self_key: list[Tensor]
     self_value: list[Tensor]
+    cells: list[Tensor]
     cross_key: list[Tensor]
     cross_value: list[Tensor]
     source_mask: Tensor
@@ -123,6 +134,8 @@ class Transformer(EncoderDecoder):
             elif isinstance(module, CrossAttention):
                 self._initialise_projections(module.query.weight, 1)
                 self._initialise_projections(module.key_value.weight, 2)
+            elif isinstance(module, Ssru):
+                self._initialise_projections(module.gates.weight, 2)
 
     @staticmethod
     def _initialise_projections(weight: Tensor, parts: int) -> None:
@@ -160,8 +173,7 @@ class Transformer(EncoderDecoder):
         x = self.target_embedding(target_ids, positions)
         for layer, bias in zip(self.decoder_layers, biases, strict=True):
             key, value = layer.cross_attention.project_memory(memory)
-            attend_self = layer.self_attention.over_sequence(causal=True, bias=bias)
-            x = layer(x, attend_self, layer.cross_attention.over_memory(key, value, mask))
+            x = layer(x, layer.over_targets(bias), layer.cross_attention.over_memory(key, value, mask))
         return self.decoder_norm(x)
 
     def start_cache(self, memory: Tensor, source_lengths: Tensor, capacity: int) -> DecoderCache:
@@ -170,9 +182,12 @@ class Transformer(EncoderDecoder):
         rows = memory.shape[0]
         shape = (rows, config.decoder_heads, capacity, config.decoder_head_dim)
         cross = [layer.cross_attention.project_memory(memory) for layer in self.decoder_layers]
+        recurrences = [layer for layer in self.decoder_layers if layer.is_recurrent]
+        attentions = [layer for layer in self.decoder_layers if not layer.is_recurrent]
         return DecoderCache(
-            self_key=[memory.new_zeros(shape) for _ in self.decoder],
-            self_value=[memory.new_zeros(shape) for _ in self.decoder],
+            self_key=[memory.new_zeros(shape) for layer in attentions],
+            self_value=[memory.new_zeros(shape) for layer in attentions],
+            cells=[memory.new_zeros(rows, 1, config.d_model) for layer in recurrences],
             cross_key=[key for key, _ in cross],
             cross_value=[value for _, value in cross],
             source_mask=padding_mask(source_lengths, memory.shape[1]),
@@ -189,13 +204,17 @@ class Transformer(EncoderDecoder):
         Returns:
             float [R, V], unnormalised scores of the next token.
         """
-        kept = torch.arange(cache.self_key[0].shape[2], device=positions.device)
+        capacity = cache.self_key[0].shape[2] if cache.self_key else 0
+        kept = torch.arange(capacity, device=positions.device)
         biases = bias_of_layers(self.decoder_biases, len(self.decoder), positions, kept)
         x = self.target_embedding(input_ids, positions)
         for i, layer in enumerate(self.decoder_layers):
-            attend_self = _over_cache(
-                layer.self_attention, cache.self_key[i], cache.self_value[i], positions, biases[i]
-            )
+            if layer.is_recurrent:
+                attend_self = _over_cells(cache.cells[i], positions)
+            else:
+                attend_self = _over_cache(
+                    layer.self_attention, cache.self_key[i], cache.self_value[i], positions, biases[i]
+                )
             attend_cross = _over_source(layer.cross_attention, cache, i)
             x = layer(x, attend_self, attend_cross)
         return self.projection(self.decoder_norm(x))[:, 0]
@@ -224,6 +243,16 @@ def _over_cache(
         return merge_heads(nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask))
 
     return attend
+
+
+def _over_cells(cells: Tensor, positions: Tensor) -> Attend:
+    """Compute the next cells of an SSRU from those before, [R, 1, E], which they replace."""
+
+    def recur(packed: Tensor) -> Tensor:
+        before = cells.masked_fill(positions[:, :, None] == 0, 0)
+        return cells.copy_(next_cells(packed, before)).clone()
+
+    return recur
 
 
 def _over_source(attention: CrossAttention, cache: DecoderCache, layer: int) -> Attend:

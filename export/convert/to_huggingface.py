@@ -97,6 +97,10 @@ def choose_class(config: CheckpointConfig) -> Architecture:
             "has RMSNorm, gates or no biases, as T5",
         ),
         (model.head_dim is None, "says how large its heads are, which MarianMT and Pegasus compute"),
+        (
+            model.decoder_mixer == "attention",
+            "has a recurrence (ssru) instead of the decoder's self-attention",
+        ),
         (not model.relative_distances, "has biases of distances, as T5"),
         (model.position_offset == 0, f"counts positions from {model.position_offset}, MarianMT from 0"),
         (not model.embedding_norm, "has a norm on its embeddings, which MarianMT and Pegasus lack"),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from model.attention import Attend
+from model.attention import Attend, next_cells
 from model.layers import DecoderLayer
 from model.positions import bias_of_layers
 from model.transformer import Transformer
@@ -123,23 +123,31 @@ class DecoderGraph(nn.Module):
             self_total: int32 [], the longest of them plus 1.
             cross_lengths: int32 [N], source length minus 1.
             cross_total: int32 [], longest source length.
-            caches: for each layer self key and value [R, H, P, D], cross key and value [N, H, S, D], and in
-                fp16 key and value of the last source token [N, 1, H*D].
+            caches: for each layer self key and value [R, H, P, D], or an SSRU's state [R, 1, 1, E] in their
+                place; cross key and value [N, H, S, D], and in fp16 key and value of the last source token
+                [N, 1, H*D].
 
         Returns:
-            Logits float32 [R, V], then for each layer self key and value, cross key and value, as updated.
+            Logits float32 [R, V], then for each layer self key and value or state, cross key and value, as
+            updated.
         """
         model = self.model
         x = model.target_embedding(input_ids, positions)
         updated: list[Tensor] = []
         heads = model.config.decoder_heads
-        nothing = caches[0][2].new_zeros(cross_lengths.shape[0], 0, heads * model.config.decoder_head_dim)
+        own = 1 if model.config.decoder_mixer == "ssru" else 2
+        nothing = caches[0][own].new_zeros(cross_lengths.shape[0], 0, heads * model.config.decoder_head_dim)
         kept = _counted_to(self_total, caches[0][0].shape[2]) if len(model.decoder_biases) else positions
         biases = bias_of_layers(model.decoder_biases, len(model.decoder), positions, kept)
         for layer, cache, bias in zip(model.decoder, caches, biases, strict=True):
-            attend_self = _attend_to_past(cache[:2], self_lengths, self_total, heads, bias, updated)
-            cross = cache[2:] if len(cache) > 4 else (*cache[2:], nothing, nothing)
-            attend_cross = self._attend_to_memory(cross, cross_lengths, cross_total, updated)
+            if own == 1:
+                attend_self = _recur_from(cache[0], self_lengths, updated)
+            else:
+                attend_self = _attend_to_past(cache[:2], self_lengths, self_total, heads, bias, updated)
+            last = cache[own + 2 :] or (nothing, nothing)
+            attend_cross = self._attend_to_memory(
+                (*cache[own : own + 2], *last), cross_lengths, cross_total, updated
+            )
             x = layer(x, attend_self, attend_cross)
         return (self._score(model.decoder_norm(x)).float(), *updated)
 
@@ -253,6 +261,23 @@ def _attend_to_past(
         return context
 
     return attend
+
+
+def _recur_from(state: Tensor, lengths: Tensor, updated: list[Tensor]) -> Attend:
+    """Compute the next cells of an SSRU from the state [R, 1, 1, E], which they replace.
+
+    Rows that begin, whose length (int32 [R]) is 0, find there what another sentence has left, if anything.
+    The state has two axes more than it needs, so that it is a cache of one position to whoever keeps it.
+    """
+
+    def recur(packed: Tensor) -> Tensor:
+        begins = (lengths == 0).view(-1, 1, 1, 1)
+        before = torch.where(begins, torch.zeros((), dtype=state.dtype), state)
+        cells = next_cells(packed.unsqueeze(1), before)
+        updated.append(cells)
+        return cells.squeeze(1)
+
+    return recur
 
 
 class RmsNormOperator(nn.Module):

@@ -12,6 +12,7 @@ import torch
 from torch.export import Dim
 
 from export.graph.graphs import DecoderGraph, EncoderGraph, RmsNormOperator
+from model.config import Mixer
 from model.transformer import Transformer
 
 OPSET = 20
@@ -27,23 +28,29 @@ def encoder_output_names(layers: int) -> list[str]:
     return [f"cross_{kind}_{i}" for i in range(layers) for kind in ("key", "value")]
 
 
-def decoder_input_names(layers: int, *, appends: bool = False) -> list[str]:
+def self_cache_kinds(mixer: Mixer) -> tuple[str, ...]:
+    """Names of what a layer keeps of the target, without its number."""
+    return ("self_state",) if mixer == "ssru" else ("self_key", "self_value")
+
+
+def decoder_input_names(layers: int, *, appends: bool = False, mixer: Mixer = "attention") -> list[str]:
     """Names of the decoder's inputs, in order.
 
     Args:
         layers: decoder layers.
+        mixer: of the decoder.
         appends: whether cross-attention is given the last source token again, as in fp16.
     """
     names = ["input_ids", "positions", "self_lengths", "self_total", "cross_lengths", "cross_total"]
-    kinds = ["self_key", "self_value", "cross_key", "cross_value"]
+    kinds = [*self_cache_kinds(mixer), "cross_key", "cross_value"]
     kinds += ["cross_last_key", "cross_last_value"] if appends else []
     return names + [f"{kind}_{i}" for i in range(layers) for kind in kinds]
 
 
-def decoder_output_names(layers: int) -> list[str]:
+def decoder_output_names(layers: int, *, mixer: Mixer = "attention") -> list[str]:
     """Names of the decoder's outputs, in order."""
-    kinds = ("self_key_out", "self_value_out", "cross_key_out", "cross_value_out")
-    return ["logits"] + [f"{kind}_{i}" for i in range(layers) for kind in kinds]
+    kinds = (*self_cache_kinds(mixer), "cross_key", "cross_value")
+    return ["logits"] + [f"{kind}_out_{i}" for i in range(layers) for kind in kinds]
 
 
 def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> onnx.ModelProto:
@@ -82,9 +89,12 @@ def export_decoder(
     config = model.config
     layers, heads, head_dim = config.decoder_layers, config.decoder_heads, config.decoder_head_dim
     sentences, rows, capacity, source = 2, 2 * beam_width, 7, 5
-    own, cross = (rows, heads, capacity, head_dim), (sentences, heads, source, head_dim)
+    cross, mixer = (sentences, heads, source, head_dim), config.decoder_mixer
+    own: tuple[tuple[int, ...], ...] = ((rows, heads, capacity, head_dim),) * 2
+    if mixer == "ssru":
+        own = ((rows, 1, 1, config.d_model),)
     appends = dtype == torch.float16
-    shapes = (own, own, cross, cross) + 2 * appends * ((sentences, 1, heads * head_dim),)
+    shapes = (*own, cross, cross) + 2 * appends * ((sentences, 1, heads * head_dim),)
     example = (
         torch.ones(rows, 1, dtype=torch.int64),
         torch.zeros(rows, 1, dtype=torch.int64),
@@ -96,7 +106,8 @@ def export_decoder(
     )
     n, p, s = Dim("sentences"), Dim("capacity"), Dim("source")
     r = n if beam_width == 1 else beam_width * n
-    of_cache = ({0: r, 2: p}, {0: r, 2: p}, {0: n, 2: s}, {0: n, 2: s}) + 2 * appends * ({0: n},)
+    of_own = ({0: r},) if mixer == "ssru" else ({0: r, 2: p},) * 2
+    of_cache = (*of_own, {0: n, 2: s}, {0: n, 2: s}) + 2 * appends * ({0: n},)
     dynamic = {
         "input_ids": {0: r},
         "positions": {0: r},
@@ -107,9 +118,8 @@ def export_decoder(
         "caches": [of_cache for _ in range(layers)],
     }
     graph = DecoderGraph(frozen(model, dtype), beam_width)
-    return export_graph(
-        graph, example, dynamic, decoder_input_names(layers, appends=appends), decoder_output_names(layers)
-    )
+    inputs = decoder_input_names(layers, appends=appends, mixer=mixer)
+    return export_graph(graph, example, dynamic, inputs, decoder_output_names(layers, mixer=mixer))
 
 
 def frozen(model: Transformer, dtype: torch.dtype) -> Transformer:

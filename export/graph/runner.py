@@ -99,11 +99,14 @@ class GraphRunner:
         self._start_id, self._eos_id, self._pad_id = start_id, eos_id, pad_id
         self._beams = beam_width
         self._max_positions = max_positions
-        cache = next(entry for entry in self._decoder.get_inputs() if entry.name == "self_key_0")
-        _, self._heads, _, self._head_dim = cache.shape
-        self._dtype = _TYPES[cache.type]
-        inputs = [entry.name for entry in self._decoder.get_inputs()]
-        self._layers = sum(name.startswith("self_key_") for name in inputs)
+        inputs = {entry.name: entry for entry in self._decoder.get_inputs()}
+        # Of all self-attention caches, or recurrent states, the shape but for the rows; P is no number.
+        self._own = {
+            name: (entry.shape[1:], _TYPES[entry.type])
+            for name, entry in inputs.items()
+            if name.startswith(("self_key_", "self_value_", "self_state_"))
+        }
+        self._layers = sum(name.startswith("cross_key_") for name in inputs)
         self._appends = "cross_last_key_0" in inputs
         logits = next(entry for entry in self._decoder.get_outputs() if entry.name == "logits")
         self._vocabulary_size = int(logits.shape[-1])
@@ -348,11 +351,10 @@ class GraphRunner:
             "cross_lengths": lengths - np.int32(1),
             "cross_total": np.array(lengths.max(), np.int32),
         }
+        for name, ((heads, positions, width), dtype) in self._own.items():
+            state[name] = np.zeros((rows, heads, positions if positions == 1 else capacity, width), dtype)
         for i in range(self._layers):
             for kind in ("key", "value"):
-                state[f"self_{kind}_{i}"] = np.zeros(
-                    (rows, self._heads, capacity, self._head_dim), self._dtype
-                )
                 cross = np.ascontiguousarray(outputs[f"cross_{kind}_{i}"])
                 state[f"cross_{kind}_{i}"] = cross
                 if self._appends:

@@ -110,7 +110,10 @@ def beam_multi_step_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelPro
     around.add("Cast", ["filled_int32"], ["filled_scalar"], to=TensorProto.INT64)
     around.add("Reshape", ["filled_scalar", around.ints(1)], ["filled"])
     for name in caches:
-        around.add("Slice", [name, around.ints(0), "filled", around.ints(2)], [f"{name}_filled"])
+        if _is_state(inputs[name]):
+            around.add("Identity", [name], [f"{name}_filled"])
+        else:
+            around.add("Slice", [name, around.ints(0), "filled", around.ints(2)], [f"{name}_filled"])
     state = ["input_ids_in_order", *VECTORS[1:], ORDER, SCORES, ROOM, *(f"{name}_filled" for name in caches)]
     left = [f"{name}_left" for name in (*VECTORS, ORDER, SCORES, ROOM, *caches)]
     going = around.weight(np.bool_(True))
@@ -183,7 +186,7 @@ def _choose(nodes: Nodes, width: int) -> None:
     nodes.add("Equal", ["tokens_now", END], ["ends"])
     nodes.add("Cast", ["ends"], ["ends_int64"], to=TensorProto.INT64)
     # The first K that do not end: of equal numbers, here zeros, the first ones are the lowest.
-    nodes.add("TopK", ["ends_int64", nodes.ints(width)], ["zeros", "chosen_now"], largest=0)
+    nodes.add("TopK", ["ends_int64", nodes.ints(width)], ["not_ending", "chosen_now"], largest=0)
     for name in ("offers", "tokens", "totals"):
         nodes.add("GatherElements", [f"{name}_now", "chosen_now"], [f"chosen_{name}"], axis=1)
 
@@ -229,7 +232,13 @@ def _found(suffix: str, width: int, *steps: str) -> list[onnx.ValueInfoProto]:
 
 
 def _of_any_length(cache: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:
-    """Describe a cache [R, H, P, D] whose length P is its own."""
+    """Describe a cache [R, H, P, D] whose length P is its own; a state has one position anyway."""
     copy = described(cache, name)
+    if _is_state(cache):
+        return copy
     copy.type.tensor_type.shape.dim[2].dim_param = f"{name}_length"
     return copy
+
+
+def _is_state(cache: onnx.ValueInfoProto) -> bool:
+    return cache.name.startswith("self_state_")

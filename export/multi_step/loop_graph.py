@@ -53,8 +53,9 @@ class Nodes:
 
 
 def self_caches(decoder: onnx.GraphProto) -> list[str]:
-    """Give the names of a decoder's self-attention caches, which go from step to step."""
-    return [entry.name for entry in decoder.input if entry.name.startswith(("self_key_", "self_value_"))]
+    """Give the names of a decoder's self-attention caches, or states, which go from step to step."""
+    kinds = ("self_key_", "self_value_", "self_state_")
+    return [entry.name for entry in decoder.input if entry.name.startswith(kinds)]
 
 
 def vocabulary_size(decoder: onnx.GraphProto) -> int:

@@ -203,9 +203,13 @@ def _encoder_products(config: TransformerConfig) -> list[str]:
 
 
 def _decoder_products(config: TransformerConfig) -> list[str]:
+    own = (
+        ("self_attention.qkv", "self_attention.output")
+        if config.decoder_mixer == "attention"
+        else ("recurrence.gates",)
+    )
     kinds = (
-        "self_attention.qkv",
-        "self_attention.output",
+        *own,
         "cross_attention.query",
         "cross_attention.output",
         "feed_forward.expand",

@@ -93,6 +93,9 @@ def add_attention(
         raise MeasureError("attention is chosen by the lexicon: measure that first")
     if manifest.precision == "fp16":
         raise MeasureError("attention runs on the processor: for bundles of int8 and fp32")
+    details = manifest.architecture.details
+    if details is not None and details.decoder_mixer != "attention":
+        raise MeasureError("attention is exported of decoders with self-attention, and its has an ssru")
     model = _recovered(directory)
     translator = DevTranslator.of_bundle(directory, manifest, threads=threads)
     sizes = manifest.architecture.source_vocab_size, manifest.architecture.vocab_size

@@ -36,8 +36,8 @@ def cross_attention(model: EncoderDecoder, source_ids: Tensor, target_ids: Tenso
     biases = bias_of_layers(model.decoder_biases, len(model.decoder), positions, positions[0])
     for layer, bias in zip(model.decoder_layers, biases, strict=True):
         key, value = layer.cross_attention.project_memory(memory)
-        attend_self = layer.self_attention.over_sequence(causal=True, bias=bias)
-        x = layer(x, attend_self, _watched(layer.cross_attention.heads, key, value, found))
+        attend_cross = _watched(layer.cross_attention.heads, key, value, found)
+        x = layer(x, layer.over_targets(bias), attend_cross)
     return torch.cat(found)
 
 

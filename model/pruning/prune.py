@@ -86,6 +86,8 @@ def prune_checkpoint(
     model = read.transformer
     if model.config.relative_distances:
         raise CheckpointError(f"{directory}: heads that share biases of distances are not pruned")
+    if model.config.decoder_mixer != "attention":
+        raise CheckpointError(f"{directory}: only decoders with self-attention are pruned, its has an ssru")
     before = sum(parameter.numel() for parameter in model.parameters())
     special = read.config.special_tokens
     importance = measure_importance(model, _batches(read, sources, targets), special.pad_id)

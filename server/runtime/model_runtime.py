@@ -242,17 +242,21 @@ class ModelRuntime:
         inputs = {node.name: node for node in decoder.get_inputs()}
         outputs = {node.name: node for node in decoder.get_outputs()}
         file = self._decoder_files["1"]
-        expected = _expected_inputs(size.decoder_layers)
+        state = inputs.get("self_state_0")
+        expected = _expected_inputs(size.decoder_layers, has_state=state is not None)
         expected |= set(COLUMN_INPUTS) if self._shortlist is not None else set()
         missing = expected - inputs.keys() or {"logits"} - outputs.keys()
         if missing:
             raise BundleError(file, f"the graph has no tensor {min(missing)}")
-        first = inputs["self_key_0"]
-        _require(file, "self_key_0 heads", first.shape[1], size.decoder_heads)
-        _require(file, "self_key_0 head size", first.shape[3], size.head_dim)
+        # Of keys and values of both attentions, shapes and types are alike.
+        first = inputs["cross_key_0" if state else "self_key_0"]
+        _require(file, f"{first.name} heads", first.shape[1], size.decoder_heads)
+        _require(file, f"{first.name} head size", first.shape[3], size.head_dim)
+        if state is not None:
+            _require(file, "self_state_0 size", state.shape[3], size.d_model)
         _require(file, "logits width", outputs["logits"].shape[-1], size.vocab_size)
         if first.type not in _DTYPES or (first.type == _INT8 and self._device):
-            raise BundleError(file, f"self_key_0 is a {first.type}")
+            raise BundleError(file, f"{first.name} is a {first.type}")
         return ModelSpec(
             decoder_layers=size.decoder_layers,
             decoder_heads=size.decoder_heads,
@@ -269,6 +273,7 @@ class ModelRuntime:
             forced_end=tokens.forced_end,
             appends_cross="cross_last_key_0" in inputs,
             source_features=size.source_features,
+            state_size=0 if state is None else size.d_model,
         )
 
 
@@ -303,12 +308,12 @@ def _is_unchanged(directory: Path, states: FileStates) -> bool:
     return file_states(directory) == states
 
 
-def _expected_inputs(layers: int) -> set[str]:
+def _expected_inputs(layers: int, *, has_state: bool) -> set[str]:
     """Names of a decoder graph's inputs."""
     names = {"input_ids", "positions", "self_lengths", "self_total", "cross_lengths", "cross_total"}
-    for kind in ("self", "cross"):
-        names.update(cache_names(layers, kind))
-    return names
+    names.update(cache_names(layers, "cross"))
+    own = [f"self_state_{layer}" for layer in range(layers)] if has_state else cache_names(layers, "self")
+    return names | {*own}
 
 
 def _require(file: str, what: str, found: Any, expected: int) -> None:

@@ -23,6 +23,8 @@ class ModelSpec:
         cache_dtype: dtype of keys and values: float32, float16 or int8.
         source_features: values F of a feature vector, where sources are such vectors; 0 for token ids.
         appends_cross: whether the decoder is given the last source token's keys and values at every step.
+        state_size: numbers E of the state that each layer of a recurrent decoder keeps of a target instead of
+            keys and values: a cache of one position, however long the target; 0 if there is self-attention.
         pad_id: fills the source on the right.
         eos_id: ends a target.
         decoder_start_id: the first input of the decoder.
@@ -48,11 +50,24 @@ class ModelSpec:
     forced_end: bool = False
     appends_cross: bool = False
     source_features: int = 0
+    state_size: int = 0
 
     @property
     def source_input(self) -> str:
         """Name of the encoder's input: `input_ids` int64 [N, S], or `features` float32 [N, S, F]."""
         return "features" if self.source_features else "input_ids"
+
+    @property
+    def self_names(self) -> Sequence[str]:
+        """Names of what the decoder keeps of a target, layer by layer."""
+        if self.state_size:
+            return [f"self_state_{layer}" for layer in range(self.decoder_layers)]
+        return cache_names(self.decoder_layers, "self")
+
+    @property
+    def state_dtype(self) -> np.dtype[Any]:
+        """Dtype of the state: a sum over all positions, which 8 bits would not do for."""
+        return np.dtype(np.float32) if self.cache_dtype == np.int8 else self.cache_dtype
 
 
 def cache_names(layers: int, kind: str) -> Sequence[str]:

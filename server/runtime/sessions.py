@@ -33,11 +33,12 @@ class StepBuffers:
     Attributes:
         inputs: `input_ids` int64 [R, 1], `positions` int64 [R, 1], `self_lengths` int32 [R], `self_total`
             int32 [], `cross_lengths` int32 [N], `cross_total` int32 [], and per layer i `self_key_i`,
-            `self_value_i` [R, H, P, D], `cross_key_i`, `cross_value_i` [N, H, S, D], and if it
+            `self_value_i` [R, H, P, D], or `self_state_i` [R, 1, 1, E] in their place, `cross_key_i`,
+            `cross_value_i` [N, H, S, D], and if it
             appends them `cross_last_key_i`, `cross_last_value_i` [N, 1, H*D]. With a shortlist also
             `column_weights` int8 [E, C], `column_scales` and `column_biases` float32 [C].
         outputs: `logits` float32 [R, V], with a shortlist [R, C], and per layer `self_key_out_i`,
-            `self_value_out_i`, `cross_key_out_i`, `cross_value_out_i`.
+            `self_value_out_i` or `self_state_out_i`, `cross_key_out_i`, `cross_value_out_i`.
     """
 
     inputs: Mapping[str, Any]

@@ -13,7 +13,8 @@ from export.gate_texts import ExportError
 from export.int8.fused_attention import fuse_attention
 from export.pipeline import ExportOptions, export_bundle
 from export.recovery.from_bundle import recover_checkpoint
-from model.checkpoint import load_checkpoint, model_tensors
+from model.checkpoint import CheckpointError, load_checkpoint, model_tensors
+from model.pruning.prune import prune_checkpoint
 from tests import factories
 
 T5 = {
@@ -27,10 +28,23 @@ T5 = {
     "head_dim": 16,
 }
 
+FIREFOX = {
+    "norm": "post",
+    "final_norm": False,
+    "decoder_mixer": "ssru",
+    "positions": "sinusoidal_t2t",
+    "output_bias": True,
+}
+
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return factories.tiny_checkpoint(tmp_path_factory.mktemp("t5"), **T5)
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return factories.tiny_checkpoint(tmp_path_factory.mktemp("firefox"), **FIREFOX)
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +104,50 @@ def test_an_attention_that_adds_something_is_not_fused(taken: int) -> None:
     graph = onnx.helper.make_graph(nodes, "encoder", [], [])
     fuse_attention(graph)
     assert [node.op_type for node in graph.node] == [node.op_type for node in nodes]
+
+
+@pytest.mark.slow
+def test_a_recurrent_decoder_passes_every_gate_in_int8_and_comes_back(
+    tmp_path: Path, recurrent: Path
+) -> None:
+    bundle = factories.tiny_bundle(tmp_path, recurrent, "int8")
+    manifest = load_manifest(bundle)
+    assert manifest.quality is not None
+    assert manifest.quality.scores["fp32"].bleu > 50, "it has learnt something"
+    assert manifest.quality.bleu_loss < 3
+    assert manifest.batch_invariant
+    assert manifest.graphs.multi_step is not None
+    assert manifest.graphs.beam_multi_step.keys() == {"2", "4"}
+    inputs = {entry.name: entry.type.tensor_type for entry in _inputs(bundle, manifest.graphs.decoders["2"])}
+    shape = [dim.dim_value or dim.dim_param for dim in inputs["self_state_1"].shape.dim]
+    assert shape == ["2*sentences", 1, 1, 48]
+    assert inputs["self_state_1"].elem_type == onnx.TensorProto.FLOAT
+    assert inputs["cross_key_1"].elem_type == onnx.TensorProto.INT8
+    assert not any(name.startswith(("self_key", "self_value")) for name in inputs)
+    config = recover_checkpoint(bundle, tmp_path / "back")
+    first, theirs = load_checkpoint(recurrent), model_tensors(load_checkpoint(tmp_path / "back").model)
+    assert first.config.model.differences(config.model) == {}
+    for name, tensor in model_tensors(first.model).items():
+        assert (tensor - theirs[name]).abs().max() <= 0.02 * tensor.abs().max(), name
+
+
+@pytest.mark.slow
+def test_what_a_recurrent_decoder_is_refused_for(tmp_path: Path, recurrent: Path) -> None:
+    with pytest.raises(HuggingFaceError, match="no Hugging Face class fits: the model has"):
+        write_huggingface(load_checkpoint(recurrent), tmp_path / "out")
+    texts = factories.write_text(tmp_path)
+    with pytest.raises(CheckpointError, match="only decoders with self-attention are pruned"):
+        prune_checkpoint(recurrent, tmp_path / "out", 0.5, [texts[0]], [texts[1]])
+
+
+@pytest.mark.slow
+def test_in_fp16_the_state_is_too(tmp_path: Path, recurrent: Path) -> None:
+    manifest = load_manifest(bundle := factories.tiny_bundle(tmp_path, recurrent, "fp16"))
+    assert manifest.quality is not None
+    assert manifest.quality.bleu_loss < 1
+    inputs = {entry.name: entry.type.tensor_type for entry in _inputs(bundle, manifest.graphs.decoders["1"])}
+    assert inputs["self_state_0"].elem_type == onnx.TensorProto.FLOAT16
+
+
+def _inputs(bundle: Path, file: str) -> list[onnx.ValueInfoProto]:
+    return list(onnx.load(bundle / file, load_external_data=False).graph.input)

@@ -37,10 +37,27 @@ class Loaded:
         return [future.result(WAIT_S).hypotheses for future in futures]
 
 
-@pytest.fixture(scope="module", params=["fp32", "int8"])
+@pytest.fixture(scope="module")
+def recurrent_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = {"norm": "post", "final_norm": False, "decoder_mixer": "ssru"}
+    return factories.tiny_checkpoint(tmp_path_factory.mktemp("recurrent"), **shape)
+
+
+@pytest.fixture(scope="module")
+def recurrent_bundle(recurrent_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), recurrent_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def recurrent_bundle_int8(recurrent_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), recurrent_checkpoint, "int8")
+
+
+@pytest.fixture(
+    scope="module", params=["tiny_bundle", "tiny_bundle_int8", "recurrent_bundle", "recurrent_bundle_int8"]
+)
 def loaded(request: pytest.FixtureRequest) -> Iterator[Loaded]:
-    name = "tiny_bundle" if request.param == "fp32" else "tiny_bundle_int8"
-    loaded = Loaded(request.getfixturevalue(name))
+    loaded = Loaded(request.getfixturevalue(request.param))
     yield loaded
     loaded.pool.close(WAIT_S)
 
@@ -70,12 +87,14 @@ def test_sentences_alone_and_together_are_the_same_to_the_last_bit(
     assert loaded.translate(sources[::-1], options) == alone[::-1]
 
 
+@pytest.mark.parametrize("kind", ["tiny", "recurrent"])
 @pytest.mark.parametrize("width", [1, 2, 4])
 def test_equals_pytorch_that_recomputes_every_target(
-    tiny_bundle: Path, tiny_checkpoint: Path, width: int
+    request: pytest.FixtureRequest, width: int, kind: str
 ) -> None:
-    loaded = Loaded(tiny_bundle)
-    model = load_checkpoint(tiny_checkpoint).model
+    bundle, checkpoint = (request.getfixturevalue(f"{kind}_{what}") for what in ("bundle", "checkpoint"))
+    loaded = Loaded(bundle)
+    model = load_checkpoint(checkpoint).model
     torch.set_num_threads(1)
 
     @functools.cache
@@ -92,7 +111,7 @@ def test_equals_pytorch_that_recomputes_every_target(
     options = DecodingOptions(
         beam_size=width, num_hypotheses=width, return_scores=True, max_decoding_length=30
     )
-    sources = real_sources(loaded.manifest, tiny_checkpoint, 12)
+    sources = real_sources(loaded.manifest, checkpoint, 12)
     with torch.inference_mode():
         expected = [slow.decode(language, source, options, 128) for source in sources]
     found = loaded.translate(sources, options)

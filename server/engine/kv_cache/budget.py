@@ -49,13 +49,19 @@ def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capac
 
     Returns:
         Keys and values of all layers for `max_rows // K` sentences of S source positions and their K rows of
-        P target positions each, and where it is appended again every sentence's last source token.
+        P target positions each, or their states, and where it is appended again every sentence's last source
+        token.
     """
     sentences = max_rows // beam_width
-    positions = sentences * (beam_width * capacity.target + capacity.source)
-    values = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size
+    positions = sentences * capacity.source
     positions += sentences if spec.appends_cross else 0
-    return values * positions * spec.cache_dtype.itemsize
+    states = 0
+    if spec.state_size:
+        states = spec.decoder_layers * sentences * beam_width * spec.state_size * spec.state_dtype.itemsize
+    else:
+        positions += sentences * beam_width * capacity.target
+    values = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size
+    return values * positions * spec.cache_dtype.itemsize + states
 
 
 def largest_request_bytes(

@@ -28,7 +28,8 @@ class HostCaches:
         self._beam_width = beam_width
         self._max_sentences = max_sentences
         layers = spec.decoder_layers
-        self._names = {kind: cache_names(layers, kind) for kind in ("self", "cross", "cross_last")}
+        self._names = {kind: cache_names(layers, kind) for kind in ("cross", "cross_last")}
+        self._names["self"] = spec.self_names
         if not spec.appends_cross:
             self._names["cross_last"] = []
         last = (max_sentences, 1, spec.decoder_heads * spec.head_size)
@@ -41,23 +42,29 @@ class HostCaches:
         """Replace all caches by empty ones; see `memory.Caches`."""
         spec, sentences = self._spec, self._max_sentences
         heads, size, dtype = spec.decoder_heads, spec.head_size, spec.cache_dtype
-        own = (sentences * self._beam_width, heads, target_capacity, size)
+        rows = sentences * self._beam_width
         cross = (sentences, heads, source_capacity, size)
         self._self, self._cross = [], []
         for _ in self._names["self"]:
-            self._self.append(np.zeros(own, dtype))
+            self._self.append(
+                np.zeros((rows, 1, 1, spec.state_size), spec.state_dtype)
+                if spec.state_size
+                else np.zeros((rows, heads, target_capacity, size), dtype)
+            )
+        for _ in self._names["cross"]:
             self._cross.append(np.zeros(cross, dtype))
-        self._count()
+        self._count(target_capacity)
 
     def grow_target(self, capacity: int, used: int) -> None:
         """Make room for `capacity` positions; see `memory.Caches`."""
-        self._self = _grown(self._self, capacity, used)
-        self._count()
+        if not self._spec.state_size:
+            self._self = _grown(self._self, capacity, used)
+        self._count(capacity)
 
     def grow_source(self, capacity: int, used: int) -> None:
         """Make room for `capacity` positions; see `memory.Caches`."""
         self._cross = _grown(self._cross, capacity, used)
-        self._count()
+        self._count(self.target_capacity)
 
     def admit(self, first: int, encoded: Sequence[Array], lengths: NDArray[np.int32]) -> None:
         """Store what an encoder returned; see `memory.Caches`."""
@@ -109,9 +116,9 @@ class HostCaches:
         """Set an array to zero."""
         tensor[...] = 0
 
-    def _count(self) -> None:
+    def _count(self, target_capacity: int) -> None:
         """Note the capacities and sum up the bytes, after each change of them."""
-        self.target_capacity, self.source_capacity = self._self[0].shape[2], self._cross[0].shape[2]
+        self.target_capacity, self.source_capacity = target_capacity, self._cross[0].shape[2]
         self.nbytes = sum(
             array.nbytes for arrays in (self._self, self._cross, self._last) for array in arrays
         )

@@ -56,7 +56,11 @@ class DeviceCaches:
         self._beam_width = beam_width
         self._sentences = max_sentences
         layers = spec.decoder_layers
-        self._names = {kind: cache_names(layers, kind) for kind in ("self", "cross", "cross_last")}
+        self._names = {kind: cache_names(layers, kind) for kind in ("cross", "cross_last")}
+        self._names["self"] = spec.self_names
+        # A state is a cache of one position, with as many heads as make up its size.
+        self._has_state = spec.state_size > 0
+        self._self_heads = spec.state_size // spec.head_size or spec.decoder_heads
         if not spec.appends_cross:
             self._names["cross_last"] = []
         last = (max_sentences, 1, self._heads * self._head_size)
@@ -74,19 +78,20 @@ class DeviceCaches:
         self._forget()
         self._origins, self._filled, self._source = {}, 0, 0
         self._self, self._cross = [], []
-        self._self = self._empty("self", target_capacity)
+        self._self = self._empty("self", 1 if self._has_state else target_capacity)
         self._cross = self._empty("cross", source_capacity)
-        self._note()
+        self._note(target_capacity)
 
     def grow_target(self, capacity: int, used: int) -> None:
         """Make room for `capacity` positions; see `memory.Caches`."""
-        self._self = self._grown("self", self._self, capacity, used)
-        self._note()
+        if not self._has_state:
+            self._self = self._grown("self", self._self, capacity, used)
+        self._note(capacity)
 
     def grow_source(self, capacity: int, used: int) -> None:
         """Make room for `capacity` positions; see `memory.Caches`."""
         self._cross = self._grown("cross", self._cross, capacity, used)
-        self._note()
+        self._note(self.target_capacity)
 
     def admit(self, first: int, encoded: Sequence[DeviceTensor], lengths: NDArray[np.int32]) -> None:
         """Store what an encoder returned; see `memory.Caches`."""
@@ -103,8 +108,7 @@ class DeviceCaches:
 
     def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
         """Copy the filled positions of rows; see `memory.Caches`."""
-        capacity = self.target_capacity
-        self._reordering((self._firsts(parents, capacity), self._firsts(rows, capacity), filled))
+        self._reordering((self._own(parents), self._own(rows), self._own_positions(filled)))
 
     def move(self, place: int, last: int, filled: int, source: int) -> None:
         """Note that a sentence goes to another place; see `memory.Caches`."""
@@ -118,7 +122,7 @@ class DeviceCaches:
         read, written = (np.array([*places]) for places in (self._origins.values(), self._origins))
         source = self.source_capacity
         moves = [
-            (self._of_rows(read), self._of_rows(written), self._filled),
+            (self._of_rows(read), self._of_rows(written), self._own_positions(self._filled)),
             (self._firsts(read, source), self._firsts(written, source), self._source),
         ]
         if self._last:
@@ -166,7 +170,10 @@ class DeviceCaches:
 
     def _empty(self, kind: str, capacity: int) -> list[DeviceTensor]:
         rows = self._sentences * (self._beam_width if kind == "self" else 1)
-        shape = (rows, self._heads, capacity, self._head_size)
+        if kind == "self" and self._has_state:
+            shape = (rows, 1, 1, self._self_heads * self._head_size)
+        else:
+            shape = (rows, self._heads, capacity, self._head_size)
         return [self._device.zeros(shape, self._dtype) for _ in self._names[kind]]
 
     def _grown(self, kind: str, old: list[DeviceTensor], capacity: int, used: int) -> list[DeviceTensor]:
@@ -179,20 +186,33 @@ class DeviceCaches:
             move((self._firsts(places, before), self._firsts(places, capacity), before))
         return new
 
-    def _note(self) -> None:
+    def _note(self, target_capacity: int) -> None:
         """Note the capacities and sum up the bytes, after each change of them."""
-        self.target_capacity, self.source_capacity = self._self[0].shape[2], self._cross[0].shape[2]
+        self.target_capacity, self.source_capacity = target_capacity, self._cross[0].shape[2]
         self.nbytes = sum(tensor.nbytes for kind in (self._self, self._cross, self._last) for tensor in kind)
 
     def _of_rows(self, sentences: Places) -> Indices:
         """Give the first position of every head of all rows of sentences [M]: int64 [M*K*H, 1]."""
         rows = sentences[:, None] * self._beam_width + np.arange(self._beam_width)
-        return self._firsts(rows.reshape(-1), self.target_capacity)
+        return self._own(rows.reshape(-1))
+
+    def _own(self, rows: Places) -> Indices:
+        """Give the first position of every head of rows [M] in what is kept of targets: int64 [M*H, 1]."""
+        return _firsts(rows, self._self_heads, self._own_positions(self.target_capacity))
+
+    def _own_positions(self, target: int) -> int:
+        """Give how many positions a target of that many tokens takes: as many, or one if it is a state."""
+        return min(1, target) if self._has_state else target
 
     def _firsts(self, rows: Places, capacity: int) -> Indices:
         """Give the first position of every head of rows [M] in a table of positions: int64 [M*H, 1]."""
-        heads = rows[:, None].astype(np.int64) * self._heads + np.arange(self._heads)
-        return (heads * capacity).reshape(-1, 1)
+        return _firsts(rows, self._heads, capacity)
+
+
+def _firsts(rows: Places, heads: int, capacity: int) -> Indices:
+    """Give the first position of every head of rows [M] in a table of positions: int64 [M*H, 1]."""
+    places = rows[:, None].astype(np.int64) * heads + np.arange(heads)
+    return (places * capacity).reshape(-1, 1)
 
 
 class Mover:

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -145,3 +147,25 @@ def test_any_legal_source_fits(length: int) -> None:
     arena, draw = Arena(spec(), 1, 1), np.random.default_rng(0)
     admit(arena, draw, length)
     assert length <= arena.source_capacity <= 512
+
+
+def test_a_state_is_kept_in_place_of_keys_and_values_however_long_targets_get() -> None:
+    model = dataclasses.replace(spec(), state_size=6, cache_dtype=np.dtype(np.int8))
+    arena, draw = Arena(model, 2, 4), np.random.default_rng(0)
+    cross = [array.astype(np.int8) for array in encoded(draw, np.array([3, 4, 5]))]
+    arena.admit(cross, np.array([3, 4, 5], np.int32))
+    for steps in range(100):
+        arena.prepare_step()
+        arena.finish_step()
+        assert arena.target_capacity >= steps + 1
+    inputs = arena.buffers(0, 3).inputs
+    state = inputs["self_state_1"]
+    assert (state.shape, state.dtype) == ((6, 1, 1, 6), np.float32)
+    assert arena.buffers(0, 3).outputs["self_state_out_1"] is state
+    assert not any(name.startswith(("self_key", "self_value")) for name in inputs)
+    state[:] = numbered = draw.standard_normal(state.shape).astype(np.float32)
+    arena.reorder(np.array([2, 3]), np.array([3, 2]))
+    assert (state == numbered[[0, 1, 3, 2, 4, 5]]).all(), "beams take their states with them"
+    arena.retire(0)
+    moved = arena.buffers(0, 2).inputs["self_state_1"]
+    assert (moved == numbered[[4, 5, 3, 2]]).all(), "the last sentence moved into the hole with its states"

@@ -30,10 +30,11 @@ def bounded(bytes_: int) -> CacheBudget:
     return CacheBudget(SPEC, dataclasses.replace(LIMITS, max_cache_bytes=bytes_))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("state", [0, 24])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
 @pytest.mark.parametrize("width", [1, 3, 8])
-def test_bytes_are_those_of_the_arena(width: int, dtype: type) -> None:
-    model = dataclasses.replace(SPEC, cache_dtype=np.dtype(dtype))
+def test_bytes_are_those_of_the_arena(width: int, dtype: type, state: int) -> None:
+    model = dataclasses.replace(SPEC, cache_dtype=np.dtype(dtype), state_size=state)
     arena = Arena(model, width, LIMITS.max_rows // width)
     for length, steps in ((3, 5), (60, 40), (500, 400)):
         lengths = np.array([length], np.int32)

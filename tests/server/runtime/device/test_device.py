@@ -64,6 +64,7 @@ class Pair:
         ours = self.host.buffers(0, self.host.count).outputs
         theirs = self.other.buffers(0, self.other.count).outputs
         past = self.host.buffers(0, self.host.count).inputs["self_lengths"]
+        past = np.zeros_like(past) if self.model.state_size else past
         for name, array in ours.items():
             if name.startswith("self_"):
                 array[rows, :, past] = self.random(len(rows), array.shape[1], array.shape[3])
@@ -110,7 +111,7 @@ class Pair:
             if found.ndim:  # a step on a device covers places behind the last sentence, too
                 found = found[: len(array)]
             assert (found.shape, found.dtype) == (array.shape, array.dtype)
-            kind = name.split("_key")[0].split("_value")[0]
+            kind = name.split("_key")[0].split("_value")[0].split("_state")[0]
             for sentence in range(self.host.count if kind in ("self", "cross") and "len" not in name else 0):
                 if kind == "self" and "total" not in name:
                     filled = int(self.host.target_lengths[sentence])
@@ -119,7 +120,9 @@ class Pair:
                 elif "total" not in name:
                     filled = int(self.host.source_lengths[sentence])
                     assert (found[sentence, :, :filled] == array[sentence, :, :filled]).all(), name
-            if kind == "cross_last" or not name.startswith(("self_key", "self_value", "cross_")):
+            if kind == "cross_last" or not name.startswith(
+                ("self_key", "self_value", "self_state", "cross_")
+            ):
                 assert (found == array).all(), name
 
 
@@ -141,15 +144,26 @@ actions = st.lists(
     width=st.sampled_from([1, 2, 4]),
     head_size=st.sampled_from([1, 3, 4, 8]),
     appends=st.booleans(),
+    state_heads=st.sampled_from([0, 0, 3]),
     todo=actions,
 )
 def test_an_arena_on_a_device_holds_what_one_in_numpy_holds(
-    device: str, dtype: type, width: int, head_size: int, appends: bool, todo: list[tuple[str, Any]]
+    device: str,
+    dtype: type,
+    width: int,
+    head_size: int,
+    appends: bool,
+    state_heads: int,
+    todo: list[tuple[str, Any]],
 ) -> None:
     if head_size == 1 and dtype == np.float16:
         head_size = 2
     model = dataclasses.replace(
-        spec(max_target_tokens=200), cache_dtype=np.dtype(dtype), head_size=head_size, appends_cross=appends
+        spec(max_target_tokens=200),
+        cache_dtype=np.dtype(dtype),
+        head_size=head_size,
+        appends_cross=appends,
+        state_size=state_heads * head_size,
     )
     pair = Pair(device_named(device), model, width, 6, seed=1)
     for action, what in todo:
