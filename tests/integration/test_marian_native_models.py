@@ -116,17 +116,18 @@ def test_a_sentencepiece_vocabulary_gives_its_own_ids(original: Path, tmp_path: 
 def test_what_it_is_told_from(directory: Path, original: Path, tmp_path: Path) -> None:
     assert is_marian(directory)
     assert not is_marian(original)
-    (tmp_path / "model.deen.intgemm.alphas.bin").write_bytes(b"\1\0\0\0")
+    (tmp_path / "model.deen.intgemm.alphas.bin.gz").write_bytes(b"\1\0\0\0")
     assert is_marian(tmp_path)
-    with pytest.raises(HuggingFaceError, match="Firefox's packed models, whose decoders are an SSRU"):
+    with pytest.raises(HuggingFaceError, match=r"alphas.bin.gz: compressed; gunzip or unzstd it first"):
         read(tmp_path, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"}, r"its decoder is a recurrence \(ssru; "),
-        ({"transformer-decoder-autoreg": "average-attention"}, r"a recurrence \(average-attention; "),
+        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"}, "decoder_l1_rnn_Wf is missing"),
+        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, r"its decoder is a recurrence \(gru\)"),
+        ({"transformer-decoder-autoreg": "average-attention"}, r"a recurrence \(average-attention\)"),
         ({"type": "s2s"}, "type 's2s' is not computed here"),
         ({"transformer-ffn-depth": 3}, "transformer-ffn-depth '3' is not computed here"),
         ({"transformer-tied-layers": "[1, 1]"}, "transformer-tied-layers"),

@@ -1,7 +1,7 @@
 """A directory with a model as Marian trains it (Junczys-Dowmunt et al., 2018) to a checkpoint.
 
-``model.npz``; ``vocab.yml`` with ``source.spm`` and ``target.spm``, as OPUS-MT publishes them, or
-``vocab.spm``; ``decoder.yml`` if there is one.
+``model.npz``, or ``model.intgemm.alphas.bin`` as Firefox publishes it; ``vocab.yml`` with ``source.spm`` and
+``target.spm``, as OPUS-MT publishes them, or ``vocab.spm``; ``decoder.yml`` if there is one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from export.convert.huggingface_files import HuggingFaceError, check_sentencepiece, sha256
 from export.convert.marian_native.npz import read_npz
+from export.convert.marian_native.packed import read_packed
 from export.convert.marian_native.settings import architecture, read_generation, read_options, read_yaml
 from export.convert.marian_native.weights import convert
 from export.convert.vocabularies.marian import find_directions
@@ -49,7 +50,9 @@ def import_marian(
     """
     file = _model_file(directory)
     report(f"reading the weights of {file}")
-    arrays = read_npz(file)
+    arrays = read_npz(file) if file.suffix == _SUFFIX else read_packed(file)
+    for shortlist in directory.glob("lex.*"):
+        report(f"{shortlist.name} is left aside; dragoman shortlist makes one of text")
     config = architecture(read_options(arrays, file), arrays, file)
     config, tensors = convert(arrays, config, file)
     vocabulary, unknown, eos = _read_vocabulary(
@@ -84,11 +87,10 @@ def import_marian(
 
 
 def _model_file(directory: Path) -> Path:
-    found = sorted(directory.glob(f"*{_SUFFIX}"))
+    found = sorted(directory.glob(f"*{_SUFFIX}")) or sorted(directory.glob(f"*{_PACKED}"))
     if not found:
         raise HuggingFaceError(
-            f"{next(directory.glob(f'*{_PACKED}*'))}: Firefox's packed models, whose decoders are an SSRU, "
-            "are not computed here; Marian's .npz with self-attention is read"
+            f"{next(directory.glob(f'*{_PACKED}*'))}: compressed; gunzip or unzstd it first"
         )
     if len(found) > 1:
         listed = ", ".join(path.name for path in found[:5])

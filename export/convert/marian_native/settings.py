@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from export.convert.huggingface_files import HuggingFaceError
 from model.checkpoint import Generation
-from model.config import Activation, TransformerConfig
+from model.config import Activation, Mixer, TransformerConfig
 
 OPTIONS = "special:model.yml"
 DECODER = "decoder.yml"
@@ -39,6 +39,9 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "transformer-postprocess-emb": ("", "d", "n", "nd"),
     "lemma-dim-emb": ("0",),
     "ulr": ("false",),
+    "transformer-disable-position-embeddings": ("false",),
+    "transformer-alibi-shift": ("false",),
+    "output-omit-bias": ("false", "true"),
 }
 _STYLES = {("n", "da", "n"): "pre", ("", "dan", ""): "post"}
 """Preprocess, postprocess and postprocess-top of the two kinds that are computed here."""
@@ -92,13 +95,7 @@ def architecture(
     Raises:
         HuggingFaceError: it computes what ours cannot.
     """
-    autoregression = options.get("transformer-decoder-autoreg", "self-attention")
-    if autoregression != "self-attention":
-        cell = options.get("dec-cell", "") if autoregression == "rnn" else autoregression
-        raise HuggingFaceError(
-            f"{path}: its decoder is a recurrence ({ascii(cell)[1:-1][:40]}; Firefox's models have an SSRU), "
-            "which is not computed here; only decoders with self-attention are"
-        )
+    mixer = _mixer(options, path)
     for name, known in _PLAIN.items():
         if (value := options.get(name, known[0])) not in known:
             raise HuggingFaceError(f"{path}: {name} {ascii(value)[:60]} is not computed here")
@@ -125,6 +122,7 @@ def architecture(
             decoder_ffn_dim=int(options.get("transformer-decoder-dim-ffn", 0)) or width,
             norm="pre" if _STYLES[style] == "pre" else "post",
             final_norm=_STYLES[style] == "pre",
+            decoder_mixer=mixer,
             activation=_ACTIVATIONS[activation],
             positions="sinusoidal_t2t",
             max_positions=_POSITIONS,
@@ -152,6 +150,22 @@ def tables(arrays: Mapping[str, NDArray[Any]], path: Path) -> tuple[NDArray[Any]
     if source is None or target is None or source.ndim != 2 or target.ndim != 2:
         raise HuggingFaceError(f"{path}: has no embeddings of both sides")
     return source, target
+
+
+def _mixer(options: Mapping[str, Any], path: Path) -> Mixer:
+    """Tell what joins the positions of a target."""
+    kind = options.get("transformer-decoder-autoreg", "self-attention")
+    if kind == "self-attention":
+        return "attention"
+    cell = options.get("dec-cell", "gru") if kind == "rnn" else kind
+    if cell != "ssru":
+        raise HuggingFaceError(
+            f"{path}: its decoder is a recurrence ({ascii(cell)[1:-1][:40]}) that is not computed here; "
+            "only self-attention and the SSRU are"
+        )
+    if options.get("layer-normalization", "false") != "false":
+        raise HuggingFaceError(f"{path}: norms within the recurrence are not computed here")
+    return "ssru"
 
 
 def read_generation(directory: Path) -> Generation:

@@ -15,6 +15,8 @@ from export.convert.huggingface_files import HuggingFaceError
 from export.convert.marian_native.settings import OPTIONS, tables
 from model.config import TransformerConfig
 
+_GATES = ("Wf", "W")
+"""Of an SSRU: the forget gate has a bias, its input none."""
 _OUTPUT = "decoder_ff_logit_out"
 _NEVER = -1e9
 
@@ -50,9 +52,11 @@ def convert(
             ("weight", [f"{part}_ln_scale" if norm else part for part in parts]),
             ("bias", [f"{part}_ln_bias" if norm else _bias_of(part) for part in parts]),
         ):
+            matrix = kind == "weight" and not norm
+            if kind == "bias" and ours.endswith("recurrence.gates"):
+                left.setdefault(names[1], np.zeros(config.d_model, np.float32))
             if missing := next((name for name in names if name not in left), None):
                 raise HuggingFaceError(f"{path}: {missing} is missing")
-            matrix = kind == "weight" and not norm
             pieces = [
                 _tensor(_matrix(left, name, path).T if matrix else left[name].reshape(-1)) for name in names
             ]
@@ -89,9 +93,13 @@ def _names(config: TransformerConfig) -> Iterator[tuple[str, list[str], bool]]:
         layers = config.encoder_layers if side == "encoder" else config.decoder_layers
         for i in range(layers):
             ours, theirs = f"{side}.{i}", f"{side}_l{i + 1}"
-            yield f"{ours}.self_attention.qkv", [f"{theirs}_self_W{part}" for part in "qkv"], False
-            yield f"{ours}.self_attention.output", [f"{theirs}_self_Wo"], False
-            yield f"{ours}.self_residual.norm", [f"{theirs}_self_Wo"], True
+            if side == "decoder" and config.decoder_mixer == "ssru":
+                yield f"{ours}.recurrence.gates", [f"{theirs}_rnn_{part}" for part in _GATES], False
+                yield f"{ours}.self_residual.norm", [f"{theirs}_rnn_ffn"], True
+            else:
+                yield f"{ours}.self_attention.qkv", [f"{theirs}_self_W{part}" for part in "qkv"], False
+                yield f"{ours}.self_attention.output", [f"{theirs}_self_Wo"], False
+                yield f"{ours}.self_residual.norm", [f"{theirs}_self_Wo"], True
             if side == "decoder":
                 yield f"{ours}.cross_attention.query", [f"{theirs}_context_Wq"], False
                 yield (
