@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,8 +16,9 @@ from export.convert.import_command import Kind, Report, check_import, export_hug
 from export.convert.vocabularies.vocabulary import ImportNames
 from export.fetch.argos import fetch_argos
 from export.fetch.download import FetchError
+from export.fetch.firefox import fetch_firefox
 from export.fetch.hub import fetch_repository, full_name
-from export.fetch.listing import list_offers
+from export.fetch.listing import PLACES, list_offers
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
 from export.quality_gates import GateError
@@ -32,9 +34,7 @@ from model.tokenizer import TokenizerError
 
 EXIT_FAILED = 1
 EXIT_BAD_BUNDLE = 3  # these two are those of server.cli.exit_codes, which export does not import
-_ARGOS = "argos:"
-_PLACES = 2
-"""That are asked for models: the hub and the index of Argos."""
+_ARGOS, _FIREFOX = "argos:", "firefox:"
 _REFUSALS = (
     BundleError,
     CheckpointError,
@@ -78,17 +78,26 @@ def run_pull(
     def work(report: Report) -> None:
         target = out or Path(name.rpartition("/")[2].replace(":", "-"))
         check_import(target, kind, options)
+        called = names
         if name.startswith(_ARGOS):
             report(f"fetching {name} from the index of Argos packages, which states no licenses")
             origin = fetch_argos(name.removeprefix(_ARGOS))
+        elif name.startswith(_FIREFOX):
+            origin, entry = fetch_firefox(name.removeprefix(_FIREFOX), report)
+            called = replace(
+                names,
+                name=names.name or f"firefox-{entry.source}-{entry.target}",
+                sources=names.sources or [entry.source],
+                targets=names.targets or [entry.target],
+            )
         elif (full := full_name(name)) is not None:
             origin = fetch_repository(full, report)
         else:
             raise FetchError(
-                f"{ascii(name)[1:-1][:100]}: no name of a model; they are like Helsinki-NLP/opus-mt-en-de or "
-                "argos:en-de, and dragoman pull --list en de lists some"
+                f"{ascii(name)[1:-1][:100]}: no name of a model; they are like Helsinki-NLP/opus-mt-en-de, "
+                "argos:en-de or firefox:en-de, and dragoman pull --list en de lists some"
             )
-        import_model(str(origin), target, kind, names, options, report)
+        import_model(str(origin), target, kind, called, options, report)
 
     return _run("pull", work)
 
@@ -101,7 +110,7 @@ def run_list(source: str, target: str) -> int:
         sys.stdout.write(f"{offer.name:{width}}  {offer.license:12}  {offer.note}\n")
     for problem in problems:
         sys.stderr.write(f"dragoman pull: {problem}".replace("\n", " ") + "\n")
-    return EXIT_FAILED if len(problems) == _PLACES else 0
+    return EXIT_FAILED if len(problems) == len(PLACES) else 0
 
 
 def run_shortlist(bundle: Path, out: Path, options: ShortlistOptions, *, force: bool) -> int:

@@ -29,7 +29,8 @@ def pull(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="opus-mt-en-de, facebook/nllb-200-distilled-600M, argos:en-de; with --list, two languages.",
+            help="opus-mt-en-de, facebook/nllb-200-distilled-600M, argos:en-de, firefox:en-de; with --list, "
+            "two languages.",
         ),
     ],
     out: Annotated[
@@ -54,9 +55,10 @@ def pull(
     force: Force = False,
     threads: Threads = 1,
 ) -> None:
-    """Fetch a model from the Hugging Face hub or the Argos index, and import it.
+    """Fetch a model from the Hugging Face hub, the Argos index or Firefox's, and import it.
 
-    HF_ENDPOINT and ARGOS_PACKAGE_INDEX name mirrors. What has been fetched stays in a cache.
+    HF_ENDPOINT, ARGOS_PACKAGE_INDEX and FIREFOX_SETTINGS_SERVER name mirrors. What has been fetched stays in
+    a cache.
     """
     from export.cli import run_list, run_pull
     from export.convert.vocabularies.vocabulary import ImportNames

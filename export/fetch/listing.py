@@ -1,10 +1,11 @@
-"""What there is for a pair of languages, on the hub and in the index of Argos."""
+"""What there is for a pair of languages, on the hub and in the indexes of Argos and of Firefox."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from export.fetch import firefox
 from export.fetch.argos import read_index
 from export.fetch.download import FetchError
 
@@ -37,7 +38,7 @@ def list_offers(source: str, target: str) -> tuple[list[Offer], list[str]]:
     """
     offers: list[Offer] = []
     problems = []
-    for ask in (_on_hub, _in_index):
+    for ask in PLACES:
         try:
             offers += ask(source, target)
         except FetchError as error:
@@ -66,8 +67,20 @@ def _on_hub(source: str, target: str) -> Iterator[Offer]:
             yield Offer(one.id, ", ".join(licenses) or "none stated", f"{one.downloads or 0:,} downloads")
 
 
+def _of_firefox(source: str, target: str) -> Iterator[Offer]:
+    found = [one for one in firefox.read_index() if (one.source, one.target) == (source, target)]
+    if found:
+        newest = max(found, key=lambda one: one.rank)
+        note = f"version {newest.version}, {newest.architecture}, {newest.size:,} bytes"
+        yield Offer(newest.name, firefox.LICENSE, note)
+
+
 def _in_index(source: str, target: str) -> Iterator[Offer]:
     found = [one for one in read_index() if (one.source, one.target) == (source, target)]
     if found:
         newest = max(found, key=lambda one: one.age)
         yield Offer(newest.name, "none stated", f"version {newest.version}")
+
+
+PLACES = (_on_hub, _in_index, _of_firefox)
+"""That are asked for models."""

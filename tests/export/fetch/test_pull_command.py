@@ -2,10 +2,7 @@
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,58 +11,14 @@ import pytest
 from ctranslate2.converters import TransformersConverter
 
 from export.bundle import verify_bundle
-from export.cli import run_pull
-from export.convert.vocabularies.vocabulary import ImportNames
-from export.pipeline import ExportOptions
 from model.checkpoint import load_checkpoint
 from tests.export.hub import Hub
 from tests.export.mirror import Mirror
+from tests.export.network import NOWHERE, Network
+from tests.export.remote_settings import firefox_records, serve_firefox
 from tests.listening import listening
 
 NAME = "Helsinki-NLP/opus-mt-en-de"
-NOWHERE = "http://127.0.0.1:9"
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-class Network:
-    """Both servers, and a home directory without anything in it."""
-
-    def __init__(self, hub: Hub, mirror: Mirror, home: Path) -> None:
-        self.hub, self.mirror, self.home = hub, mirror, home
-        self.hub_url, self.index_url = hub.url, mirror.url
-
-    def pull(self, *arguments: object) -> "subprocess.CompletedProcess[str]":
-        variables = {
-            key: value for key, value in os.environ.items() if key not in ("HF_HUB_OFFLINE", "HF_TOKEN")
-        }
-        variables |= {
-            "HF_ENDPOINT": self.hub_url,
-            "HF_HOME": str(self.home / "hf"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-        variables |= {"ARGOS_PACKAGE_INDEX": self.index_url, "XDG_CACHE_HOME": str(self.home / "cache")}
-        command = [sys.executable, "-m", "dragoman", "pull", *map(str, arguments)]
-        return subprocess.run(
-            command, env=variables, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False
-        )
-
-    def fails(self, *arguments: object) -> str:
-        """Give the line of a command that must fail with one."""
-        done = self.pull(*arguments, "--out", self.home / "out", "--as", "checkpoint")
-        assert done.returncode == 1, done.stderr
-        assert "Traceback" not in done.stderr
-        assert not (self.home / "out").exists()
-        return done.stderr.splitlines()[-1]
-
-    def fails_here(
-        self, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> str:
-        """The same in this process, for what does not ask the hub."""
-        monkeypatch.setenv("ARGOS_PACKAGE_INDEX", self.index_url)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(self.home / "cache"))
-        assert run_pull(name, self.home / "out", "checkpoint", ImportNames(), ExportOptions()) == 1
-        assert not (self.home / "out").exists()
-        return capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +63,7 @@ def network(original: Path, package: bytes, tmp_path: Path) -> Iterator[Network]
             {"type": "sbd"},
         ]
         mirror.files = {"/index.json": json.dumps(index).encode(), "/v1.10.argosmodel": package}
+        serve_firefox(mirror, *firefox_records())
         yield Network(hub, mirror, tmp_path)
 
 
@@ -160,7 +114,12 @@ def test_a_repository_that_is_not_there_is_one_line(network: Network) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("../../etc/passwd", "no name of a model; they are like Helsinki-NLP/opus-mt-en-de or argos:en-de"),
+        ("../../etc/passwd", "no name of a model; they are like Helsinki-NLP/opus-mt-en-de, argos:en-de or"),
+        (
+            "firefox:en-xx",
+            "firefox:en-xx: not in the index; of that source it has firefox:en-de, firefox:en-fr",
+        ),
+        ("firefox:../x", "not in the index"),
         ("a/b/c", "no name of a model"),
         ("argos:en-xx", "argos:en-xx: not in the index; of that source it has argos:en-de, argos:en-fr"),
         ("argos:../x", "not in the index"),
@@ -223,11 +182,15 @@ def test_a_hostile_index_is_one_line(
 
 
 def test_without_a_network_the_remedy_is_said(network: Network) -> None:
-    network.hub_url = network.index_url = NOWHERE
+    network.hub_url = network.index_url = network.firefox_url = NOWHERE
     line = network.fails(NAME)
     assert line.endswith("copy the directory here and give its path; HF_ENDPOINT names a mirror")
     line = network.fails("argos:en-de")
     assert line.endswith("copy the package here and import its file; ARGOS_PACKAGE_INDEX names a mirror")
+    line = network.fails("firefox:en-de")
+    assert line.endswith(
+        "copy the model here and import its directory; FIREFOX_SETTINGS_SERVER names a mirror"
+    )
     done = network.pull("--list", "en", "de")
     assert done.returncode == 1
     assert "the hub cannot be asked" in done.stderr and "ARGOS_PACKAGE_INDEX names a mirror" in done.stderr
@@ -237,7 +200,7 @@ def test_a_list_names_what_there_is_for_two_languages(network: Network) -> None:
     done = network.pull("--list", "en", "de")
     assert done.returncode == 0, done.stderr
     rows = [line.split()[:2] for line in done.stdout.splitlines()]
-    assert rows[:2] == [[NAME, "apache-2.0"], ["argos:en-de", "none"]]
+    assert rows[:3] == [[NAME, "apache-2.0"], ["argos:en-de", "none"], ["firefox:en-de", "mpl-2.0"]]
     assert ["nllb-200-distilled-600M", "cc-by-nc-4.0"] in rows
     network.hub_url = NOWHERE
     partly = network.pull("--list", "en", "de")
