@@ -23,8 +23,6 @@ from export.manifest import (
     MANIFEST_NAME,
     TRANSLATION,
     Agreement,
-    Architecture,
-    ArchitectureDetails,
     Calibration,
     FileEntry,
     Generation,
@@ -40,6 +38,7 @@ from export.manifest import (
     TokenizerFiles,
 )
 from export.protobuf_wire import WireError, count_pieces, summarise_onnx
+from export.sections.architecture import Architecture, ArchitectureDetails
 from export.sections.attention import Attention
 from export.sections.confidence import (
     Bin,
