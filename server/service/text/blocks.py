@@ -5,10 +5,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from server.service.text.normalization import fold_spaces, normalize
+from server.service.text.normalization import fold_spaces, normalize, spell_out
 from server.service.text.protection.patterns import find_spans
 from server.service.text.protection.symbols import (
+    FINAL_MARKS,
     MAY_SEPARATE,
+    OPERATORS,
     SEPARATOR,
     direct_speech,
     pairs_to_tags,
@@ -24,7 +26,7 @@ _LETTERS = re.compile(r"[^\W\d_]")
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 # Nothing in it is protected, rewritten or cut.
 _PLAIN = re.compile(
-    r"(?=[A-Za-zÀ-ž][A-Za-zÀ-ž,;' \-]{1,299}+(?<! )[.!?]?\Z)(?=.*[A-Za-zÀ-ž]{2})(?!.*(?:  | -|([^\W\d_])\1\1))"
+    r"(?=[A-Za-zÀ-ž][A-Za-zÀ-ž,' \-]{1,299}+(?<! )[.!?]?\Z)(?=.*[A-Za-zÀ-ž]{2})(?!.*(?:  | -|([^\W\d_])\1\1))"
 )
 
 
@@ -56,7 +58,9 @@ def sentences_of(
     if not (block.tags or block.spans or protect) and is_plain_sentence(block.text):
         return [vocabulary.readable(block, language)]
     pieces: list[str | Segment] = []
-    for part in _sentences(_prepared(block, vocabulary, protect), language, vocabulary, split=split):
+    for part in _sentences(
+        _prepared(block, language, vocabulary, protect), language, vocabulary, split=split
+    ):
         framed = frame(part)
         core = fold_spaces(framed.core)
         if core.text and not _is_language(core):
@@ -69,10 +73,11 @@ def sentences_of(
     return [piece for piece in pieces if piece != ""]
 
 
-def _prepared(block: Segment, vocabulary: Vocabulary, protect: Sequence[Any]) -> Segment:
+def _prepared(block: Segment, language: str, vocabulary: Vocabulary, protect: Sequence[Any]) -> Segment:
     """Find the spans and signs of a block, and give the rest its usual characters."""
     block = _with_spans(block, find_spans(block.text, protect))
-    return normalize(signs_to_tags(block), vocabulary.count_pieces)
+    block = normalize(signs_to_tags(block), vocabulary.count_pieces)
+    return spell_out(block, language, vocabulary.count_pieces)
 
 
 def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: bool) -> Iterator[Segment]:
@@ -131,7 +136,12 @@ def _separators(block: Segment) -> list[int]:
         return []
     starts = [span.start for span in block.spans]
     are_quotes = "«" in text and "»" in text
-    signs = [match.span() for match in SEPARATOR.finditer(text) if not (are_quotes and match[0] in "«»")]
+    is_sentence = text.rstrip()[-1:] in FINAL_MARKS
+    signs = [
+        match.span()
+        for match in SEPARATOR.finditer(text)
+        if not (are_quotes and match[0] in "«»") and not (is_sentence and match[0][0] in OPERATORS)
+    ]
     return sorted(
         {
             offset

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from server.service.text.reading.abbreviations import LONG_FORMS
 from server.service.text.segment import Segment
 
 # Soft hyphens, zero width, marks of direction, variation selectors, byte order mark.
@@ -25,6 +26,12 @@ _LATIN = str.maketrans(
     "авсԁеһіјԛорѕухᴦАВСЕНІЈКМОРЅТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧονυі", "abcdehijqopsyxrABCEHIJKMOPSTYXABEZHIKMNOPTYXovui"
 )
 _LONGEST_WORD = 64
+_SHORT = re.compile(
+    r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
+)
+"""Abbreviations of one to three parts, not at the end, where the full stop may be that of the sentence."""
+_SPELLED = 3
+"""Pieces from which on a model has not learnt an abbreviation."""
 
 
 def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None) -> Segment:
@@ -43,10 +50,35 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None
         The block; the same object if there is nothing to do.
     """
     if _UNUSUAL.search(segment.text):
-        segment = _edited(segment, _CHARACTERS, _usual)
+        segment = segment.rewritten(_CHARACTERS, _usual)
     if _OTHER_SCRIPT.search(segment.text):
-        segment = _edited(segment, _WORD, lambda match: _latin(match[0]))
-    return _edited(segment, _ELONGATED, lambda match: _shortened(match, count_pieces))
+        segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
+    return segment.rewritten(_ELONGATED, lambda match: _shortened(match, count_pieces))
+
+
+def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int]) -> Segment:
+    """Write abbreviations out that a model would have to spell: `z. B.` is `zum Beispiel`.
+
+    Args:
+        segment: a block.
+        language: of its text.
+        count_pieces: how many pieces a word has for the model.
+
+    Returns:
+        The block; the same object if there is nothing to do.
+    """
+    long_of = LONG_FORMS.get(language)
+    if long_of is None or "." not in segment.text:
+        return segment
+
+    def written_out(match: re.Match[str]) -> str:
+        short = "".join(match[0].split())
+        long = long_of.get(short) or long_of.get(short[:1].lower() + short[1:])
+        if long is None or count_pieces(short) < _SPELLED:
+            return match[0]
+        return long if short[0].islower() else long[0].upper() + long[1:]
+
+    return segment.rewritten(_SHORT, written_out)
 
 
 def fold_spaces(segment: Segment) -> Segment:
@@ -60,23 +92,7 @@ def fold_spaces(segment: Segment) -> Segment:
     """
     if " ".join(segment.text.split()) == segment.text:
         return segment
-    return _edited(segment, _SPACE_RUN, lambda _: " ")
-
-
-def _edited(segment: Segment, pattern: re.Pattern[str], rewrite: Callable[[re.Match[str]], str]) -> Segment:
-    """Rewrite what a pattern finds outside of the spans."""
-    spans, index = segment.spans, 0
-    edits: list[tuple[int, int, str]] = []
-    for match in pattern.finditer(segment.text):
-        start, end = match.span()
-        while index < len(spans) and spans[index].end <= start:
-            index += 1
-        if index < len(spans) and spans[index].start < end:
-            continue
-        new = rewrite(match)
-        if new != match[0]:
-            edits.append((start, end, new))
-    return segment.edited(edits)
+    return segment.rewritten(_SPACE_RUN, lambda _: " ")
 
 
 def _usual(match: re.Match[str]) -> str:

@@ -134,6 +134,29 @@ class Segment:
             self.escape,
         )
 
+    def rewritten(self, pattern: re.Pattern[str], rewrite: Callable[[re.Match[str]], str]) -> "Segment":
+        """Replace what a pattern finds outside of the spans.
+
+        Args:
+            pattern: what is looked for.
+            rewrite: gives the new text of a match.
+
+        Returns:
+            The new segment; the same object if nothing changes.
+        """
+        index = 0
+        edits: list[tuple[int, int, str]] = []
+        for match in pattern.finditer(self.text):
+            start, end = match.span()
+            while index < len(self.spans) and self.spans[index].end <= start:
+                index += 1
+            if index < len(self.spans) and self.spans[index].start < end:
+                continue
+            new = rewrite(match)
+            if new != match[0]:
+                edits.append((start, end, new))
+        return self.edited(edits)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

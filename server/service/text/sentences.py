@@ -29,7 +29,7 @@ from server.service.text.glossary.entries import Glossary
 from server.service.text.glossary.substitution import TermAligner, TermSubstitution
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
-from server.service.text.output.checks import Checked, marks_agree, numbers_agree, without_loops
+from server.service.text.output.checks import MARKS, Checked, marks_agree, numbers_agree, without_loops
 from server.service.text.output.shape import shape
 from server.service.text.protection.linking import Aligner
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
@@ -303,9 +303,10 @@ class SentenceTranslator:
             draft = replace(tried, withdrawn=(*draft.withdrawn, *tried.withdrawn))
         best = draft.hypotheses[0]
         if "loop" in best.alarms:
-            short = replace(best, target=map_text(best.target, without_loops))
-            draft = replace(draft, hypotheses=(short, *draft.hypotheses[1:]))
-        return draft
+            best = replace(best, target=map_text(best.target, without_loops))
+        if "marks" in best.alarms:
+            best = self._with_own_marks(segment, best)
+        return replace(draft, hypotheses=(best, *draft.hypotheses[1:]))
 
     def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: Draft) -> Job[Draft]:
         """Try once more, in the way that helps against the most serious alarm."""
@@ -344,6 +345,16 @@ class SentenceTranslator:
         edits = [(at, at, tag.output) for at, tag in placed]
         target = best.target.edited(edits)
         return replace(draft, hypotheses=(replace(best, target=target),))
+
+    def _with_own_marks(self, segment: Segment, best: Hypothesis) -> Hypothesis:
+        """Put the source's pairs of quotes and brackets in the place of those that were written."""
+        tagged = pairs_to_tags(replace(segment, tags=()))
+        if not tagged.tags or MARKS.search(tagged.text):
+            return best
+        bare = map_text(best.target, lambda text: MARKS.sub("", text))
+        edits = [(at, at, tag.output) for at, tag in place_tags(tagged, bare, self._model.aligner)]
+        alarms = tuple(alarm for alarm in best.alarms if alarm != "marks")
+        return replace(best, target=bare.edited(edits), alarms=alarms)
 
     def _written(self, segment: Segment, target: Target, aligner: Aligner) -> str:
         if not segment.tags and not target.spans and segment.escape == "none":

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from model.tokenizer import Tokenizer
+from server.service.text.protection.symbols import FINAL_MARKS
 from server.service.text.protection.writing import escaped
 from server.service.text.segment import Segment, Span, Tag
 
 # What a model without the character reads in its place.
 _INSTEAD = {
     "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "’": "'", "‘": "'", "‚": "'", "`": "'", "´": "'",
-    "–": "-", "—": "-", "‑": "-", "−": "-", "…": "...", "·": "-", "×": "x", "‐": "-",
+    "–": "-", "—": "-", "‑": "-", "−": "-", "…": "...", "·": "-", "×": "x", "‐": "-", ";": ",",
 }  # fmt: skip
 _DASH = re.compile(r"(?<=[^\W\d_])[ \u00a0][—–-](?=[ \u00a0][^\W\d_])")
 """Around what is put in between. A model that has no `–` has seen no such dash, and reads a comma well."""
-_FINAL_MARKS = ".!?…"
 _AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
 _MAX_WORDS = 20_000
 _FEWEST_PIECES = 1000
@@ -89,8 +89,8 @@ class Vocabulary:
         Returns:
             The block; the same object if the model knows all of it.
         """
-        if _DASH.search(segment.text) and segment.text.rstrip()[-1:] in _FINAL_MARKS and not self.knows("–"):
-            segment = _with_commas(segment)
+        if _DASH.search(segment.text) and segment.text.rstrip()[-1:] in FINAL_MARKS and not self.knows("–"):
+            segment = segment.rewritten(_DASH, lambda _: ",")
         unseen = set(segment.text).difference(self._readable)
         if not unseen:
             return segment
@@ -148,6 +148,8 @@ class Vocabulary:
         ):
             return _AND.get(language)
         new = _INSTEAD.get(character)
+        if character == ";" and not text[position + 1 :].strip():
+            return None  # the last mark is written back as it is
         if new is None:
             plain = without_accents(character)
             new = plain if plain != character and not plain.isspace() else None
@@ -157,14 +159,6 @@ class Vocabulary:
 def without_accents(text: str) -> str:
     """Take the accents off letters, and make ligatures and the like plain letters (NFKD)."""
     return "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
-
-
-def _with_commas(segment: Segment) -> Segment:
-    """Put commas in the place of dashes outside of the spans."""
-    kept = [(span.start, span.end) for span in segment.spans]
-    dashes = [match.span() for match in _DASH.finditer(segment.text)]
-    free = [dash for dash in dashes if not any(start < dash[1] and dash[0] < end for start, end in kept)]
-    return segment.edited([(*dash, ",") for dash in free])
 
 
 def _is_within_word(text: str, position: int) -> bool:

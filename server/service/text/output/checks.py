@@ -23,6 +23,7 @@ _SEPARATORS = re.compile(r"[.,:]")
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
 LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
+_STUTTER = re.compile(r"([^\W\d_]{1,4})\1{3}")
 _IN_A_ROW = re.compile(r"\b(\w{1,40}(?:\W{1,3}\w{1,40}){0,8}?)(?:\W{1,3}\1\b)+", re.I)
 _MARKS_ALONE = re.compile(r"(?:[^\w\s]\s?){6}")
 _SPELLED_IN = frozenset(("de", "en", "es", "fr", "it", "nl", "pt"))
@@ -33,7 +34,11 @@ _CLOCK = re.compile(r"\d ?[:h]|\bUhr\b|o'clock|\b[ap]\.?m\b|\bhoras?\b|\bheures?
 _HOURS = frozenset(map(str, range(1, 25)))
 _BRACKETS = "()[]{}"
 _QUOTES = '"“”„«»'
+MARKS = re.compile(r"[()\[\]{}\"“”„«»]")
+"""The brackets and quotes that `marks_agree` counts."""
 _LONG_WORD, _OFTEN = 24, 3
+_TWICE = 4
+"""Words that are said twice in a row of four, which a source without any two words twice does not give."""
 _INVALID = re.compile("[\ufffd\x00-\x08\x0b-\x1f]")
 
 
@@ -133,21 +138,25 @@ class Checks:
 def is_loop(source: str, target: str) -> bool:
     """Tell whether a text repeats itself more than its source does."""
     said = _WORD.findall(target.lower())
-    repeats = len(said) - len(set(said)) + 1 >= _OFTEN and max(Counter(said).values()) >= _OFTEN
+    doubled = len(said) - len(set(said))
+    repeats = doubled + 1 >= _OFTEN and (doubled >= _TWICE or max(Counter(said).values()) >= _OFTEN)
     if (
         not repeats
         and max(map(len, said), default=0) < _LONG_WORD
+        and not _STUTTER.search(target)
         and (is_usual(target) or not _MARKS_ALONE.search(target))
     ):
         return False  # by far the most usual case, and neither of the two below
     match = LOOP.search(target)
-    if match and (len(match[1].strip()) > 1 or len(match[0]) > 5) and not LOOP.search(source):
+    if match and (len(match[1].strip()) > 1 or len(match[0]) > 4) and not LOOP.search(source):
         return True
     given = _WORD.findall(source.lower())
     for size, most in ((1, 5), (3, 1)):
         if len(said) > size + most and _excess(said, given, size) > most:
             return True
-    return False
+    if doubled < _TWICE:
+        return False
+    return _commonest(said, _TWICE) > 1 and _commonest(given, 2) == 1
 
 
 def without_loops(text: str) -> str:
@@ -156,11 +165,13 @@ def without_loops(text: str) -> str:
 
 
 def _excess(said: list[str], given: list[str], size: int) -> int:
-    def commonest(words: list[str]) -> int:
-        grams = Counter(zip(*(words[i:] for i in range(size)), strict=False))
-        return max(grams.values(), default=0)
+    return _commonest(said, size) - max(1, _commonest(given, size))
 
-    return commonest(said) - max(1, commonest(given))
+
+def _commonest(words: list[str], size: int) -> int:
+    """Count how often the commonest n-gram is there."""
+    grams = Counter(zip(*(words[i:] for i in range(size)), strict=False))
+    return max(grams.values(), default=0)
 
 
 def is_copied(source: str, target: str) -> bool:

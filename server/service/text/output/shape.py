@@ -12,12 +12,13 @@ from server.service.text.segment import Target, is_usual
 
 # The point of an abbreviation before another mark is none of the end: `U.S.?`.
 _FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]+$")
+_CLOSED_END = re.compile(r"[.!?…]+(?=[\"”“»]\Z)")
 _ENDS = ".!?…:;,"
 _SPACE_BEFORE = {"fr": "?!:;"}
 _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
 CAPITAL_NOUNS = frozenset({"de", "lb"})
 """Languages whose nouns have a capital, which then says nothing."""
-_ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*|[A-Z])(?!\w)")
+_ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*)(?!\w)")
 _INNER_STOP = re.compile(r"[.!?…]\s+\S")
 # Where a translation may well end a sentence.
 _INNER_END = re.compile(r"[.!?…,;:–—]\s+\S")
@@ -96,6 +97,9 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
         return []  # most sentences: the same single mark, or none
     free_from = max((span.end for span in target.spans), default=0)
     wanted, found = _FINAL.search(source), _FINAL.search(target.text, free_from)
+    if not wanted and not found and not _CLOSED_END.search(source):
+        found = _CLOSED_END.search(target.text, free_from)
+        return [] if found is None else [(*found.span(), "")]
     mark = wanted[0].strip() if wanted else ""
     start = found.start() if found else len(target.text)
     has = found[0].strip() if found else ""
@@ -135,7 +139,8 @@ def _first_letter(
         if _ALWAYS_CAPITAL.match(target.text, place) or (word and word[0] in _WORD.findall(source)):
             return None  # an abbreviation, or a name
         return place, place + 1, letter.lower()
-    if wanted.isupper() and letter.islower() and source_language not in CAPITAL_NOUNS:
+    says_nothing = source_language in CAPITAL_NOUNS and source[-1:] not in (".", "!", "?")
+    if wanted.isupper() and letter.islower() and not says_nothing:
         return place, place + 1, letter.upper()
     return None
 

@@ -9,6 +9,9 @@ from server.service.text.segment import Segment, Span, Target
 DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
 """Of bundles whose exporter has not measured any, in this order."""
 
+_REMNANT = re.compile(r"[^\W\d_]+\d+")
+"""What a garbled mask leaves behind: letters with digits."""
+
 
 def masks_for(text: str, spans: int, template: str) -> list[str]:
     """Choose masks that do not stand in a text.
@@ -54,7 +57,7 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
         masks: as `masked` was given.
 
     Returns:
-        The translation; None unless every mask is there exactly once, and none that nobody asked for.
+        The translation; None unless every mask is there exactly once, and no other word looks like one.
     """
     if not masks:
         return Target(output)
@@ -71,7 +74,12 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
     text: list[str] = []
     spans: list[Span] = []
     position = length = 0
-    for start, end, span in sorted(places, key=lambda place: place[0]):
+    places.sort(key=lambda place: place[0])
+    borders = [0, *(offset for start, end, _ in places for offset in (start, end)), len(output)]
+    written = (output[start:end] for start, end in zip(borders[::2], borders[1::2], strict=True))
+    if any(word not in segment.text for part in written for word in _REMNANT.findall(part)):
+        return None
+    for start, end, span in places:
         own = segment.text[span.start : span.end]
         text += output[position:start], own
         length += start - position

@@ -61,10 +61,11 @@ _CODE = "|".join([
     rf"{_FREE}--[A-Za-z][\w\-]{{1,40}}(?:=[\w./:\-]{{0,100}}\w)?|{_FREE}-[A-Za-z](?![\w'’])",
     rf"{_FREE}[A-Z_][A-Z0-9_]{{1,60}}=[\w./:\-]{{0,100}}\w",
     rf"{_FREE}\.[a-z]{{2,20}}(?!\w)",
-    # Names in programs: `my_name(x)`, `print()`, `com.example.Main`; forums: `r/cooking`.
+    # Names in programs: `my_name(x)`, `print()`, `C#`; forums: `r/cooking`.
     r"(?<!\w)[A-Za-z][A-Za-z0-9]{0,60}(?:_[A-Za-z0-9]{1,60}){1,10}(?:\([^()\n]{0,100}\)|(?!\w))",
     r"(?<![\w.])[A-Za-z]\w{0,60}\(\)",
-    r"(?<![\w.])[a-z][a-z0-9]{0,60}(?:\.[a-z][a-z0-9]{0,60}){1,10}\.[A-Z]\w{0,60}(?:\(\))?",
+    r"(?<![\w\-])[A-Za-z_][\w\-]{0,40}=\"[^\"\n]{0,100}\"",
+    r"(?<!\w)(?:[A-Z]{2,5})?\.NET(?!\w)|(?<!\w)(?:C\+\+(?:\d\d)?|[CF]#)(?![\w#+])",
     r"(?<![\w/])[ru]/[A-Za-z]\w{2,30}(?![\w/])",
 ])  # fmt: skip
 # Numbers that are more than digits, with what belongs to them: currency, separators, units, dates, times.
@@ -113,6 +114,12 @@ _SERIAL = "|".join([
     r"(?<!\w)[A-Z][a-z]?\d*[+\-](?![\w])(?=[\s.,:;?!)”»\"]|$)",
 ])  # fmt: skip
 
+# Behind addresses and paths, which they would cut short: `com.example.Main`, `os.path`.
+_DOTTED = "|".join([
+    r"(?<![\w.])[a-z][a-z0-9]{0,60}(?:\.[a-z][a-z0-9]{0,60}){1,10}\.[A-Z]\w{0,60}(?:\(\))?",
+    r"(?<![\w.@])[a-z_][a-z0-9_]{1,60}(?:\.(?:[a-z_][a-z0-9_]{1,60}|[A-Z]{2,60})){1,10}(?:\(\)|(?![\w(]))",
+])  # fmt: skip
+
 _ALWAYS = re.compile(
     "|".join(
         [
@@ -123,6 +130,7 @@ _ALWAYS = re.compile(
             _HANDLE,
             _NUMBER,
             _SERIAL,
+            _DOTTED,
         ]
     )
 )

@@ -26,6 +26,8 @@ _SMILEY = (
 _SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}")
 _SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
+OPERATORS = "+=~*"
+"""Signs that part no sentence: `The += operator joins two texts.`"""
 # Between parts that are translated each on its own.
 SEPARATOR = re.compile(rf"(?<=\s)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?=\s)")
 # What has none of these has no separator and no direct speech, and most texts have none.
@@ -105,7 +107,7 @@ def _merge(tags: tuple[Tag, ...], signs: list[tuple[int, str]]) -> tuple[Tag, ..
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
-_FINAL_MARKS = ".!?…"
+FINAL_MARKS = ".!?…"
 _OPENING = re.compile('[("\\[{„“«‹]')
 
 
@@ -124,7 +126,7 @@ def direct_speech(text: str) -> list[tuple[int, int]]:
         closing = _BRACKETS.get(text[start], text[start])
         end = text.find(closing, start + 1, start + _LONGEST_SPEECH)
         said = text[start + 1 : end].rstrip()
-        if end > start and said[-1:] in _FINAL_MARKS and said and (not found or found[-1][1] <= start):
+        if end > start and said[-1:] in FINAL_MARKS and said and (not found or found[-1][1] <= start):
             behind = end + 1
             while behind < len(text) and text[behind].isspace():
                 behind += 1
@@ -151,7 +153,7 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
     for place, character in enumerate(text):
         if place in inside or character.isalnum() or character == " ":
             continue
-        if opened and character == opened[-1][1]:
+        if opened and (character == opened[-1][1] or (character == '"' and opened[-1][1] in "“”")):
             pairs.append((opened.pop()[0], place))
         elif (closing := _BRACKETS.get(character)) is not None and not knows(character):
             opened.append((place, closing))

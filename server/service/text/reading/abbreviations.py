@@ -103,6 +103,23 @@ _LISTED = {"en": _ENGLISH, "de": _GERMAN, "fr": _FRENCH, "es": _SPANISH}
 _ORDINAL_STOPS = _words("cs da et fi hr hu is lv nb nn no pl sk sl sr tr")
 
 
+LONG_FORMS = {
+    "en": {"e.g.": "for example", "i.e.": "that is", "approx.": "about", "incl.": "including"},
+    "de": {
+        "z.B.": "zum Beispiel", "d.h.": "das heißt", "u.a.": "unter anderem", "i.d.R.": "in der Regel",
+        "bzw.": "beziehungsweise", "ggf.": "gegebenenfalls", "evtl.": "eventuell", "bspw.": "beispielsweise",
+        "inkl.": "inklusive", "ca.": "circa", "vgl.": "vergleiche", "sog.": "sogenannt", "Nr.": "Nummer",
+        "zzt.": "zurzeit", "z.T.": "zum Teil",
+    },
+    "fr": {
+        "p.ex.": "par exemple", "parex.": "par exemple", "c.-à-d.": "c'est-à-dire", "env.": "environ",
+        "càd.": "c'est-à-dire",
+    },
+    "es": {"p.ej.": "por ejemplo", "aprox.": "aproximadamente", "núm.": "número", "pág.": "página"},
+}  # fmt: skip
+"""What abbreviations stand for, written without the white space within them."""
+
+
 @cache
 def abbreviations(language: str) -> Abbreviations:
     """Look up what is known of a language.

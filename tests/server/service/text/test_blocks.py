@@ -35,6 +35,8 @@ def shown(pieces: list[str | Segment]) -> list[str]:
         ('He said: "Go on." Then he left.', ["‹He said:›", " ", '"', "‹Go on.›", '" ', "‹Then he left.›"]),
         ('The word: "tree" is short.', ['‹The word: "tree" is short.›']),
         ("Lisez « Le Monde » ici.", ["‹Lisez Le Monde ici.›"]),
+        ("The += sign joins texts.", ["‹The sign joins texts.›"]),
+        ("Home = Chairs", ["‹Home›", " ", "= ", "‹Chairs›"]),
         ("Home » Chairs", ["‹Home›", " ", "» ", "‹Chairs›"]),
         ("12:30", ["12:30"]),
         ("b)", ["b)"]),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.normalization import fold_spaces, normalize
+from server.service.text.normalization import fold_spaces, normalize, spell_out
 from server.service.text.segment import Segment, Span, Tag
 
 
@@ -112,3 +112,23 @@ def test_a_tag_stays_between_its_letters(text: str, place: int) -> None:
     changed = normalize(Segment(text, (), (Tag(at, "<b>"),)))
     letters = [one for one in text[:at] if one in "ab"]
     assert [one for one in changed.text[: changed.tags[0].at] if one in "ab"] == letters
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("de", "Es ist z. B. hier, d.h. dort.", "Es ist zum Beispiel hier, das heißt dort."),
+        ("de", "Z.B. Nr. 5 (ca. drei)", "Zum Beispiel Nummer 5 (circa drei)"),
+        ("en", "a file (e.g. if it is new)", "a file (for example if it is new)"),
+        ("fr", "une ville, p. ex. Lyon", "une ville, par exemple Lyon"),
+        ("es", "una ciudad, p. ej. Soria", "una ciudad, por ejemplo Soria"),
+        ("de", "Das ist es bzw.", "Das ist es bzw."),  # the full stop may be the sentence's
+        ("de", "www.z.b. Dr. Ab", "www.z.b. Dr. Ab"),
+        ("pl", "np. z. B. to", "np. z. B. to"),
+    ],
+)
+def test_abbreviations_that_a_model_would_spell_are_written_out(
+    language: str, text: str, expected: str
+) -> None:
+    assert spell_out(Segment(text), language, len).text == expected
+    assert spell_out(Segment(text), language, lambda _: 1).text == text

@@ -30,6 +30,7 @@ def test_known_and_unknown_characters(vocabulary: Vocabulary) -> None:
         ("The garden – my place — is big.", "The garden, my place, is big."),
         ("My place - it is big - is here.", "My place, it is big, is here."),
         ("My place - my garden", "My place - my garden"),
+        ("He came; she went.", "He came, she went."),
         ("from 3 - 5 and well-known.", "from 3 - 5 and well-known."),
         ("été", "été"),  # bytes, which copy a name
         ("salt & pepper", "salt and pepper"),

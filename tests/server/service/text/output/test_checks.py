@@ -103,6 +103,9 @@ def test_a_translation_of_something_else_is_detached() -> None:
         ("I like it.", "Das ist gut, das ist gut, und das ist gut."),
         ("I like it.", "Gut - - - - - - - - -"),
         ("I like it.", "Gut. . . . . . . . . . . ."),
+        ("I like it.", "Der Prozesssss."),
+        ("I like it.", "Die Entlahhphphphphphung ist da."),
+        ("You can say if it was won.", "Sie geben es an, ob Sie geben es an war."),
     ],
 )
 def test_loops(source: str, target: str) -> None:
@@ -119,6 +122,8 @@ def test_loops(source: str, target: str) -> None:
         ("Wait...", "Warte..."),
         ("Well?!", "Na?!?!"),
         ("One million.", "1 000 000"),
+        ("If I can, I can do so.", "Wenn ich es kann, dann tu ich es, wenn ich es kann."),
+        ("The Schifffahrt", "Die Schifffahrt"),
         ("", ""),
     ],
 )

@@ -30,6 +30,7 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("en-es", "Run!", "¡Corre.", "¡Corre!"),
         ("es-en", "¿Quién es?", "Who is it", "Who is it?"),
         ("en-fr", "Yes", "Oui, « !", "Oui"),
+        ("de-en", 'Heute "Keine Abholung"', 'Today "no pickup."', 'Today "no pickup"'),
     ],
 )
 def test_the_final_mark_is_the_sources(languages: str, source: str, target: str, expected: str) -> None:
@@ -48,6 +49,9 @@ def test_the_final_mark_is_the_sources(languages: str, source: str, target: str,
         ("fr-en", "les onu", "UNO", "UNO"),
         ("fr-en", "le cas de Tom", "Tom's case", "Tom's case"),
         ("fr-en", "maison", "House", "house"),
+        ("de-en", "ein Haus", "A house", "a house"),
+        ("en-fr", "any comment", "N'importe quoi", "n'importe quoi"),
+        ("de-en", "Zimmer 5 ist frei.", "room 5 is free.", "Room 5 is free."),
     ],
 )
 def test_the_first_letter_is_as_in_the_source(

@@ -109,3 +109,16 @@ def test_parts_between_are_the_text(segment: Segment) -> None:
     )
     assert tuple(part for part in parts if isinstance(part, Span)) == segment.spans
     assert all(part.text and not part.spans and not part.tags for part in parts if isinstance(part, Segment))
+
+
+@pytest.mark.parametrize("output", ["Er Xavierer1 PH1.", "PH1 und CH1", "Servier1 serviert, PH1"])
+def test_what_a_garbled_mask_leaves_behind_is_noticed(output: str) -> None:
+    segment = Segment("See {x} there.", (Span(4, 7),))
+    assert unmasked(output, segment, ["PH1"]) is None
+    assert unmasked("PH1 ist da.", segment, ["PH1"]) is not None
+
+
+def test_words_with_digits_of_the_source_are_no_masks() -> None:
+    segment = Segment("See {x} on mp3.", (Span(4, 7),))
+    target = unmasked("PH1 auf mp3.", segment, ["PH1"])
+    assert target is not None and target.text == "{x} auf mp3."

@@ -28,7 +28,8 @@ PATHS = (
     "/etc/app/conf.d", "~/x/y", "./run.sh", "../a", "C:\\Data\\x.txt", "\\\\server\\share", "setup.py",
     "src/main.rs", "README.md", "main.c", "/usr/local/", "`a.b()`", "``x = 1``", "```x = 1\ny```",
     "--force", "--level=3", "-f", "DEBUG=true", "my_name", "call_me(x, y=2)", "print()", "com.example.Main",
-    ".env", "r/cooking",
+    ".env", "r/cooking", "signal.sigwaitinfo", "datetime.UTC", "os.path.join()", 'method="POST"', "C#", "C++",
+    ".NET", "ASP.NET",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",

@@ -115,6 +115,7 @@ def test_what_only_looks_like_a_sign_stays(text: str) -> None:
         ("„Ja“, sagte er", "Ja, sagte er"),
         ("« Oui »", "Oui"),
         ("« »", ""),
+        ('Ein „Wort" ist', "Ein Wort ist"),
         ("([a])", "a"),
         ("a) first", "a) first"),
         ('5" disk', '5" disk'),
