@@ -13,8 +13,10 @@ from export.gate_texts import ExportError
 from export.int8.fused_attention import fuse_attention
 from export.pipeline import ExportOptions, export_bundle
 from export.recovery.from_bundle import recover_checkpoint
+from export.shortlist.build import shortlist_bundle
 from model.checkpoint import CheckpointError, load_checkpoint, model_tensors
 from model.pruning.prune import prune_checkpoint
+from server.runtime.model_runtime import ModelRuntime
 from tests import factories
 
 T5 = {
@@ -124,6 +126,11 @@ def test_a_recurrent_decoder_passes_every_gate_in_int8_and_comes_back(
     assert inputs["self_state_1"].elem_type == onnx.TensorProto.FLOAT
     assert inputs["cross_key_1"].elem_type == onnx.TensorProto.INT8
     assert not any(name.startswith(("self_key", "self_value")) for name in inputs)
+    options = factories.shortlist_options(tmp_path)
+    listed = shortlist_bundle(bundle, tmp_path / "shortlist", options)
+    runtime = ModelRuntime.load(tmp_path / "shortlist", listed, shortlist=True)
+    assert runtime.columns is not None
+    assert runtime.spec.state_size == 48
     config = recover_checkpoint(bundle, tmp_path / "back")
     first, theirs = load_checkpoint(recurrent), model_tensors(load_checkpoint(tmp_path / "back").model)
     assert first.config.model.differences(config.model) == {}

@@ -37,22 +37,6 @@ class Loaded:
         return [future.result(WAIT_S).hypotheses for future in futures]
 
 
-@pytest.fixture(scope="module")
-def recurrent_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    shape = {"norm": "post", "final_norm": False, "decoder_mixer": "ssru"}
-    return factories.tiny_checkpoint(tmp_path_factory.mktemp("recurrent"), **shape)
-
-
-@pytest.fixture(scope="module")
-def recurrent_bundle(recurrent_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), recurrent_checkpoint)
-
-
-@pytest.fixture(scope="module")
-def recurrent_bundle_int8(recurrent_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return factories.tiny_bundle(tmp_path_factory.mktemp("bundle"), recurrent_checkpoint, "int8")
-
-
 @pytest.fixture(
     scope="module", params=["tiny_bundle", "tiny_bundle_int8", "recurrent_bundle", "recurrent_bundle_int8"]
 )

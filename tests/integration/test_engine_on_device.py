@@ -156,7 +156,7 @@ def test_sentences_alone_and_documents_share_a_session_and_no_recording(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tiny_bundle", "tiny_bundle_fp16"])
+@pytest.mark.parametrize("name", ["tiny_bundle", "tiny_bundle_fp16", "recurrent_bundle"])
 def test_a_trained_model_translates_alike(name: str, request: pytest.FixtureRequest) -> None:
     directory = request.getfixturevalue(name)
     both = Both(directory, verify_bundle(directory), CPU_AS_DEVICE)
