@@ -8,6 +8,7 @@ from typing import Any
 from server.service.text.normalization import fold_spaces, normalize, spell_out
 from server.service.text.protection.patterns import find_spans
 from server.service.text.protection.symbols import (
+    COLON,
     FINAL_MARKS,
     MAY_SEPARATE,
     OPERATORS,
@@ -82,7 +83,7 @@ def _prepared(block: Segment, language: str, vocabulary: Vocabulary, protect: Se
 
 def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: bool) -> Iterator[Segment]:
     """Cut a block and make what the model cannot read spans and tags."""
-    for part in block.cut(_separators(block)):
+    for part in block.cut(_separators(block, reads_colons=vocabulary.knows(":"))):
         if not _LETTERS.search(part.text):
             yield part
             continue
@@ -129,10 +130,14 @@ def _overlap(spans: Sequence[Span], starts: Sequence[int], start: int, end: int)
     return index >= 0 and spans[index].end > start
 
 
-def _separators(block: Segment) -> list[int]:
-    """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`."""
+def _separators(block: Segment, *, reads_colons: bool) -> list[int]:
+    """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`.
+
+    For a model without a colon, what stands before one is a sentence, too.
+    """
     text = block.text
-    if not MAY_SEPARATE.search(text):
+    colons = () if reads_colons else [(match.end(), match.end()) for match in COLON.finditer(text)]
+    if not colons and not MAY_SEPARATE.search(text):
         return []
     starts = [span.start for span in block.spans]
     are_quotes = "«" in text and "»" in text
@@ -145,7 +150,7 @@ def _separators(block: Segment) -> list[int]:
     return sorted(
         {
             offset
-            for start, end in (*signs, *direct_speech(text))
+            for start, end in (*signs, *colons, *direct_speech(text))
             if not _overlap(block.spans, starts, start, end)
             for offset in (start, end)
             if 0 < offset < len(text)

@@ -32,6 +32,7 @@ OPERATORS = "+=~*"
 SEPARATOR = re.compile(rf"(?<=\s)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?=\s)")
 # What has none of these has no separator and no direct speech, and most texts have none.
 MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--|:\s+[\"“„«]")
+COLON = re.compile(r"(?<=\w)[ \u00a0\u202f]?:\s+(?=[^\W\d_])")
 _SPEECH = re.compile(r"(?<=:)\s+(?=[\"“„«])")
 _LONGEST_SPEECH = 1000
 

@@ -50,6 +50,15 @@ def test_blocks_are_cut_and_rid_of_their_edges(
     assert "".join(shown(sentences_of(Segment(text), "en", vocabulary))) == "".join(expected)
 
 
+def test_a_model_without_colons_reads_what_stands_before_one_by_itself(repository: Path) -> None:
+    spanish = Vocabulary(Tokenizer.load(repository / "bundles/en-es/source.spm"))
+    assert shown(sentences_of(Segment("Note: go to {x: y} at 12:30."), "en", spanish)) == [
+        "‹Note›",
+        ": ",
+        "‹go to {x: y} at 12:30.›",
+    ]
+
+
 def test_spans_are_found_and_not_cut(vocabulary: Vocabulary) -> None:
     text = "See https://a.example/Who?Me. Take {x} to Acme Inc. Then go."
     pieces = sentences_of(Segment(text), "en", vocabulary, compile_protected(["Acme Inc."]))
