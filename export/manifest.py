@@ -277,11 +277,12 @@ class Manifest(Part):
             raise ValueError("two languages have the same code")
         if not self.translates and (len(self.directions) != 1 or self.segmentation != "none"):
             raise ValueError("a task other than translation needs one direction and segmentation none")
-        if size.source_features and (self.translates or self.text or self.shortlist or self.confidence):
+        measures = self.text or self.shortlist or self.confidence or self.attention
+        if size.source_features and (self.translates or measures):
             raise ValueError("features are no text: no translation, no measures of text and no shortlist")
         tokens = self.special_tokens
-        source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
         framed: tuple[Framed, ...] = (*self.directions, *self.languages)
+        source = [*tokens.source_prefix_ids, *tokens.source_suffix_ids]
         for part in framed:
             source += [*part.source_prefix_ids, *part.source_suffix_ids]
         target = [tokens.pad_id, tokens.unk_id, tokens.bos_id, tokens.eos_id, tokens.decoder_start_id]
@@ -308,7 +309,7 @@ class Manifest(Part):
     @property
     def all_graph_files(self) -> tuple[str, ...]:
         """Names of all ONNX files."""
-        return self.graph_files if self.attention is None else (*self.graph_files, self.attention.graph)
+        return (*self.graph_files, *(() if self.attention is None else (self.attention.graph,)))
 
     @property
     def tokenizer_files(self) -> tuple[str, ...]:

@@ -166,17 +166,17 @@ def next_cells(packed: Tensor, before: Tensor) -> Tensor:
     return x + torch.sigmoid(forget) * (before - x)
 
 
-def all_cells(packed: Tensor) -> Tensor:
+def all_cells(packed: Tensor, longest: int | None = None) -> Tensor:
     """Compute the cells of whole targets [N, T, E] from packed forget gates and inputs [N, T, 2*E].
 
     A cell is ``kept * c(t-n) + added``; two such stretches joined are one again, so that log2(T) rounds of
-    doubling n reach the beginning (Hillis and Steele, 1986).
+    doubling n reach the beginning (Hillis and Steele, 1986). An exported graph makes those of ``longest``.
     """
     forget, x = packed.chunk(2, dim=-1)
     kept = torch.sigmoid(forget)
     added = (1 - kept) * x
     stretch = 1
-    while stretch < packed.shape[1]:
+    while stretch < (packed.shape[1] if longest is None else longest):
         shift = (0, 0, stretch, 0)
         added = added + kept * pad(added, shift)[:, :-stretch]
         kept = kept * pad(kept, shift)[:, :-stretch]

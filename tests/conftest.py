@@ -89,14 +89,3 @@ def tiny_bundle_int8(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: 
 def tiny_bundle_fp16(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """The tiny model as an fp16 bundle."""
     return tiny_bundle_of(tmp_path_factory, tiny_checkpoint, "fp16")
-
-
-@pytest.fixture(scope="session")
-def attentive_bundle(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
-    """A shipped model with the graph of its attention. Read only."""
-    from tests import factories
-
-    shipped = repository / "bundles" / "en-de"
-    return made_once(
-        tmp_path_factory, "attention", lambda folder: factories.attentive_bundle(folder, shipped)
-    )

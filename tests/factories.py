@@ -16,7 +16,7 @@ from export.bundle import Precision
 from export.pipeline import ExportOptions, export_bundle
 from export.shortlist.build import ShortlistOptions
 from export.text_measures.learn_lexicon import LexiconTexts
-from export.text_measures.measure import MeasureOptions, measure_bundle
+from export.text_measures.measure import MeasureOptions
 from model.checkpoint import CheckpointConfig, SpecialTokens, model_tensors, write_directory
 from model.config import TransformerConfig
 from model.tokenizer import Tokenizer
@@ -32,18 +32,6 @@ _WORDS = {
     "ends": {".": ".", "?": "?", "!": "!", " today.": " heute."},
 }
 _SPECIAL = SpecialTokens()
-
-
-SENTENCES = [
-    "The red car is very fast.",
-    "Tom bought a new book yesterday.",
-    "We do not know where the dog is.",
-    "My brother wants to learn German.",
-    "The children are playing in the garden.",
-    "Many people live in this city.",
-    "Open the door and close the window.",
-    "He drinks coffee and she drinks tea.",
-]
 
 
 def parallel_text(count: int, seed: int = 0) -> tuple[list[str], list[str]]:
@@ -214,12 +202,3 @@ def measure_options(directory: Path, pairs: int = 300) -> MeasureOptions:
     for file, lines in zip(train, parallel_text(pairs, seed=3), strict=True):
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return MeasureOptions(*dev, LexiconTexts(*train))
-
-
-def attentive_bundle(directory: Path, shipped: Path) -> Path:
-    """Copy a shipped bundle and add the graph of its attention, chosen on a few sentences."""
-    shutil.copytree(shipped, directory / "bundle")
-    dev = directory / "dev.en"
-    dev.write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
-    measure_bundle(directory / "bundle", MeasureOptions(dev, None, LexiconTexts(), only="attention"))
-    return directory / "bundle"

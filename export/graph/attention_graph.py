@@ -6,6 +6,7 @@ Shapes: N sentences, S source length, T steps, H heads, D head size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from export.graph.onnx_export import encoder_output_names, export_graph, frozen
-from model.attention import Attend, padding_mask, split_heads
+from model.attention import Attend, all_cells, padding_mask, split_heads
 from model.positions import bias_of_layers
 from model.transformer import Transformer
 
@@ -51,8 +52,9 @@ class AttentionGraph(nn.Module):
         found: list[Tensor] = []
         x = model.target_embedding(target_ids, positions)
         for i, layer in enumerate(model.decoder_layers[: self.layer + 1]):
-            own = layer.self_attention
-            attend_self = own.over_sequence(causal=True, bias=biases[i])
+            attend_self = layer.over_targets(biases[i])
+            if layer.is_recurrent:
+                attend_self = partial(all_cells, longest=model.config.max_positions)
             if i == self.layer:
                 layer(x, attend_self, self._watch(self._floats(memory, 2 * i), mask, found))
                 break

@@ -73,10 +73,11 @@ def test_words_are_written_as_people_do() -> None:
     assert [text[start:end] for start, end in places][:5] == ["¿", "A", "l'", "eau", ","]
 
 
-def test_attention_and_lexicon_link_better_than_either(repository: Path, attentive_bundle: Path) -> None:
+def test_attention_and_lexicon_link_better_than_either(repository: Path) -> None:
     """On 23 sentences; the lexicon alone has 8 of 100 wrong, both together 5."""
     sentences = list(read_tab_file(repository / "tests" / "benchmarks" / "links.en-de.tsv"))
-    links = Links(attentive_bundle, verify_bundle(attentive_bundle))
+    bundle = repository / "bundles" / "en-de"
+    links = Links(bundle, verify_bundle(bundle))
     found = [links.of(one) for one in sentences]
     rates = {name: alignment_error_rate([each[name] for each in found], sentences) for name in found[0]}
     assert rates["as served"] <= 0.06

@@ -78,9 +78,9 @@ def test_a_violation_would_be_seen(tmp_path: Path) -> None:
     assert "violates" in opened(page.as_uri(), tmp_path / "profile")[1]
 
 
-def test_a_translation_is_explained_on_a_page(attentive_bundle: Path, tmp_path: Path) -> None:
+def test_a_translation_is_explained_on_a_page(repository: Path, tmp_path: Path) -> None:
     """By a shipped model: the map has a row and a column for each word, and every part has its content."""
-    with running_on(attentive_bundle, tmp_path / "log", workers=1) as server:
+    with running_on(repository / "bundles" / "en-de", tmp_path / "log", workers=1) as server:
         page, said = opened(
             f"{server.url}/explain#q=The%20red%20car.&source=en&target=de", tmp_path / "profile"
         )

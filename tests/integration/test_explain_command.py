@@ -76,13 +76,11 @@ def test_what_does_not_fit_is_said_in_a_line(repository: Path, arguments: tuple[
     assert ended.stderr.count("\n") == 1
 
 
-def test_people_see_where_the_model_looked(found: dict[str, Any], attentive_bundle: Path) -> None:
+def test_people_see_where_the_model_looked(found: dict[str, Any]) -> None:
     """A line for each piece that was written, its darkest square under the piece that it stands for."""
-    assert found["attention"] == []
-    assert "Where the model looked" not in written(found)
-    ended = explain(attentive_bundle, "The red car is fast.")
-    assert ended.returncode == 0, ended.stderr
-    lines = ended.stdout.split("Where the model looked")[1].split("Run 1")[0].splitlines()
+    assert "Where the model looked" not in written({**found, "attention": []})
+    assert len(found["attention"]) == 2
+    lines = written(found).split("Where the model looked")[2].split("Run 1")[0].splitlines()
     columns = [line.split()[-1] for line in reversed(lines[2:9])]
     assert columns == ["▁The", "▁red", "▁car", "▁is", "▁fast", ".", "</s>"]
     (rote,) = [line for line in lines if line.split()[:1] == ["▁rote"]]

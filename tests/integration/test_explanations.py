@@ -33,8 +33,9 @@ MARKUP = (
 
 @pytest.fixture(scope="module")
 def model(repository: Path) -> Iterator[ServedModel]:
+    """The shipped model without the graph of its attention."""
     loaded = load_model(Settings(bundle=(repository / "bundles" / "en-de",)), NullObserver())
-    yield loaded
+    yield replace(loaded, measured=replace(loaded.measured, attention=None))
     loaded.engine.close(0.0)
 
 
@@ -221,8 +222,8 @@ def test_a_draw_has_no_confidence(model: ServedModel) -> None:
 
 
 @pytest.fixture(scope="module")
-def with_attention(attentive_bundle: Path) -> Iterator[ServedModel]:
-    loaded = load_model(Settings(bundle=(attentive_bundle,)), NullObserver())
+def with_attention(repository: Path) -> Iterator[ServedModel]:
+    loaded = load_model(Settings(bundle=(repository / "bundles" / "en-de",)), NullObserver())
     yield loaded
     loaded.engine.close(0.0)
 

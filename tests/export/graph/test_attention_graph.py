@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -23,13 +24,22 @@ from model.transformer import Transformer
 from tests.export.small_model import IDS, SAMPLE, SOURCES, TARGETS
 
 
-@pytest.fixture(scope="module")
-def model() -> Transformer:
+def transformer(mixer: Literal["attention", "ssru"] = "attention") -> Transformer:
     torch.manual_seed(0)
     config = TransformerConfig(
-        source_vocab_size=40, target_vocab_size=40, d_model=64, encoder_layers=1, decoder_layers=2
+        source_vocab_size=40,
+        target_vocab_size=40,
+        d_model=64,
+        encoder_layers=1,
+        decoder_layers=2,
+        decoder_mixer=mixer,
     )
     return Transformer(config).eval()
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    return transformer()
 
 
 def run(folder: Path, source: list[int], target: list[int]) -> np.ndarray:
@@ -45,10 +55,19 @@ def run(folder: Path, source: list[int], target: list[int]) -> np.ndarray:
     return weights[0, : len(target) + 1]
 
 
-@pytest.mark.parametrize(("layer", "heads"), [(0, (1,)), (1, (0, 2)), (1, (0, 1, 2, 3))])
+@pytest.mark.parametrize(
+    ("layer", "heads", "mixer"),
+    [
+        (0, (1,), "attention"),
+        (1, (0, 2), "attention"),
+        (1, (0, 1, 2, 3), "attention"),
+        (1, (0, 1, 2, 3), "ssru"),
+    ],
+)
 def test_it_is_the_attention_of_the_chosen_heads(
-    model: Transformer, tmp_path: Path, layer: int, heads: tuple[int, ...]
+    tmp_path: Path, layer: int, heads: tuple[int, ...], mixer: Literal["attention", "ssru"]
 ) -> None:
+    model = transformer(mixer)
     save_all_graphs(tmp_path, export_encoder(model), {1: export_decoder(model, 1)}, {})
     graph = export_attention(model, layer, heads, [None] * 4)
     save_beside(graph, tmp_path / "align.onnx", [tmp_path / "decoder.onnx", tmp_path / "encoder.onnx"])
