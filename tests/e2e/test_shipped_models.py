@@ -189,6 +189,21 @@ def test_alignments_through_english_meet_in_it(server: RunningServer) -> None:
     assert words["rot"] == "rouge"
 
 
+def test_attention_of_one_model_and_of_none(server: RunningServer) -> None:
+    """It comes beside the usual answer, a row for each piece; two models look nowhere together."""
+    plain = translate(server, "Tom has two cars.", "en", "de").json()
+    answer = translate(server, "Tom has two cars.", "en", "de", attention=True).json()
+    (look,) = answer.pop("attention")
+    assert answer == plain
+    assert look["sourcePieces"] == ["▁Tom", "▁has", "▁two", "▁car", "s", ".", "</s>"]
+    assert look["target"] == [0, len(plain["translatedText"].encode())]
+    assert [len(row) for row in look["weights"]] == [7] * len(look["targetPieces"])
+    assert all(abs(sum(row) - 1) < 0.01 for row in look["weights"])
+    refused = translate(server, "Das ist gut.", "de", "fr", attention=True)
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_option")
+    assert refused.json()["error"].startswith("attention: de to fr goes through en")
+
+
 def test_confidence_of_one_model_and_of_none(server: RunningServer) -> None:
     answer = translate(server, "Tom has two cars.", "en", "de", confidence=True).json()
     (sentence,) = answer["confidence"]["sentences"]

@@ -201,6 +201,9 @@ def test_heads_that_cannot_be_decoded_are_refused(
 def test_text_is_needed(tmp_path: Path, tiny_checkpoint: Path) -> None:
     with pytest.raises(ExportError, match="--dev-source"):
         export_bundle(tiny_checkpoint, tmp_path / "bundle", ExportOptions())
+    alone = ExportOptions(dev_source=[tmp_path / "dev.en"], attention=True)
+    with pytest.raises(ExportError, match="--attention needs text for a lexicon"):
+        export_bundle(tiny_checkpoint, tmp_path / "bundle", alone)
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -29,11 +29,12 @@ def test_every_flag_reaches_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     result = invoke(
         *("measure", "b", "--dev-source", "a", "--dev-target", "c", "--source", "d", "--target", "e"),
-        *("--lexicon-text", "f", "--entries", "16", "--threads", "2"),
+        *("--lexicon-text", "f", "--entries", "16", "--threads", "2", "--attention", "--only", "attention"),
     )
     assert result.exit_code == 0, result.stderr
     texts = LexiconTexts(Path("d"), Path("e"), Path("f"))
-    assert seen == [(Path("b"), MeasureOptions(Path("a"), Path("c"), texts, entries=16, threads=2))]
+    wanted = MeasureOptions(Path("a"), Path("c"), texts, 16, 2, attention=True, only="attention")
+    assert seen == [(Path("b"), wanted)]
 
 
 def test_a_bundle_is_measured_in_its_place(tmp_path: Path, tiny_bundle_int8: Path) -> None:
