@@ -104,7 +104,7 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     start = found.start() if found else len(target.text)
     has = found[0].strip() if found else ""
     if has == mark or _same_mark(has, mark, "¡" in target.text):
-        return []
+        return [] if has or not found else [(start, len(text), "")]  # white space alone
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
     edits = [(start, len(target.text), space + mark)]
     for end, opening in _OPENING_OF.get(language, {}).items():

@@ -30,6 +30,7 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("en-es", "Run!", "¡Corre.", "¡Corre!"),
         ("es-en", "¿Quién es?", "Who is it", "Who is it?"),
         ("en-fr", "Yes", "Oui, « !", "Oui"),
+        ("en-fr", "this and", "ceci et ", "ceci et"),
         ("de-en", 'Heute "Keine Abholung"', 'Today "no pickup."', 'Today "no pickup"'),
     ],
 )
