@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Row = Sequence[int] | np.ndarray
-"""A source or target: ids, as a list or an array; or a source's features, float32 [length, F]."""
+from model.features.rows import Row, are_features
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,6 @@ def batches_by_tokens(
     if rng is not None:
         rng.shuffle(batches)
     return batches
-
-
-def are_features(rows: Sequence[Row]) -> bool:
-    """Tell whether sources are sequences of feature vectors."""
-    return len(rows) > 0 and isinstance(rows[0], np.ndarray) and rows[0].ndim == 2
 
 
 def pad_rows(rows: Sequence[Row], pad_id: int) -> Tensor:

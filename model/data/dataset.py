@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.checkpoint import SpecialTokens
-from model.data.batching import Batch, Row, batches_by_tokens, collate
+from model.data.batching import Batch, batches_by_tokens, collate
 from model.data.corpus import DescribedFeatures
 from model.data.sampling import drawn
 from model.data.token_table import Column, TokenTable, fits
+from model.features.rows import Row
 from model.tokenizer import Tokenizer
 
 POOL = 1 << 19

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from model.checkpoint import Direction
-from model.data.batching import Row
 from model.data.corpus import DescribedFeatures, ParallelText
 from model.features.files import Features
+from model.features.rows import Row
 from model.recipe import Corpus, RecipeError
 from model.tokenizer import Tokenizer
 

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from model.data.batching import Row, are_features
+from model.features.rows import Row, are_features
 
 FORMAT_VERSION = 2
 _SIDES = ("source", "target")

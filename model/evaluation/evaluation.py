@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from model.checkpoint import CheckpointError, Direction, SpecialTokens, load_checkpoint
-from model.data.batching import Row, pad_rows
+from model.data.batching import pad_rows
 from model.encoder_decoder import EncoderDecoder
 from model.features.files import Features
+from model.features.rows import Row
 from model.tokenizer import Tokenizer
 
 _NAMED = 20

@@ -27,7 +27,7 @@ FIELDS = [one for one in OPTIONS if one.option.has_field]
 NUMBERS = [one for one in FIELDS if one.option.range is not None]
 OWN_FLAGS = {
     "bundle", "source", "target", "split", "n_best", "errors", "glossary", "pivot_language", "workers",
-    "device", "shortlist", "progress",
+    "device", "shortlist", "progress", "features",
 }  # fmt: skip
 VALUES: dict[str, Any] = {"early_stopping": "never", "return_scores": True}
 NEEDED = {
