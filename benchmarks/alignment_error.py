@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--bundle", type=Path, default=Path("bundles/en-de"))
     parser.add_argument("--gold", type=Path, nargs="+", required=True)
     parser.add_argument("--source", type=Path, help="of links in the format of the shared task")
-    parser.add_argument("--target", type=Path, help="likewise")
+    parser.add_argument("--target", type=Path, help="translations, line by line")
     parser.add_argument("--reversed", action="store_true", help="the bundle translates target to source")
     given = parser.parse_args()
     if (given.source is None) != (given.target is None):

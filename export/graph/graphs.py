@@ -267,7 +267,7 @@ def _recur_from(state: Tensor, lengths: Tensor, updated: list[Tensor]) -> Attend
     """Compute the next cells of an SSRU from the state [R, 1, 1, E], which they replace.
 
     Rows that begin, whose length (int32 [R]) is 0, find there what another sentence has left, if anything.
-    The state has two axes more than it needs, so that it is a cache of one position to whoever keeps it.
+    The state has two axes more than it needs, so that it is a cache of one position to what keeps it.
     """
 
     def recur(packed: Tensor) -> Tensor:

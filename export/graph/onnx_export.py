@@ -146,7 +146,7 @@ def export_graph(
         example: arguments that it is traced with.
         dynamic: axes of them that may have another size, as `torch.export` takes them.
         input_names: of the graph.
-        output_names: likewise.
+        output_names: names of its outputs.
 
     Raises:
         RuntimeError: the exporter has no result.

@@ -146,7 +146,7 @@ def sure_links(lexicon: Lexicon, source: Ids, target: Ids, prefix: int, suffix: 
         source: ids that the encoder reads.
         target: ids of the translation.
         prefix: of the source, ids that are no part of the text.
-        suffix: likewise.
+        suffix: of the source, the same.
     """
     inner = source[prefix : len(source) - suffix]
     forward, backward = lexicon.forward.rows, lexicon.backward.rows

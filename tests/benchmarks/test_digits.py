@@ -11,7 +11,6 @@ from model.features.files import read_features
 
 
 def test_parts_share_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
     monkeypatch.setattr(digits, "_VARIANTS", 0)
     monkeypatch.setattr(digits, "PARTS", {"test": (300, 200), "dev": (200, 100), "train": (1_297, 600)})
     ended = CliRunner().invoke(digits.app, ["prepare", str(tmp_path)])
@@ -31,7 +30,6 @@ def test_parts_share_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_varied_digit_is_still_a_picture() -> None:
-    pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     image = np.zeros((8, 8), np.float32)
     image[2:6, 3:5] = 1

@@ -37,7 +37,7 @@ class Hypothesis:
         coverage: how well it accounts for its source; 0 at best.
         written: pieces that the model wrote with their log-probabilities, the end token as an empty one;
             empty if nobody asked.
-        runs: of the model that it was made of, in order of its text; likewise.
+        runs: of the model that it was made of, in order of its text; kept only if asked for.
     """
 
     target: Target
