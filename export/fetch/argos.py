@@ -7,14 +7,13 @@ compared when it is read.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.fetch.download import FetchError, download, read_small
+from export.fetch.download import FetchError, cache_of, download, read_json
 
 VARIABLE = "ARGOS_PACKAGE_INDEX"
 _PUBLIC = "https://raw.githubusercontent.com/argosopentech/argospm-index/main"
@@ -58,12 +57,7 @@ def read_index() -> list[ArgosEntry]:
         FetchError: it cannot be had, or is none.
     """
     url = f"{os.environ.get(VARIABLE, _PUBLIC).rstrip('/')}/index.json"
-    try:
-        values = json.loads(read_small(url, _MAX_INDEX_BYTES, _REMEDY))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FetchError):
-            raise
-        raise FetchError(f"{url}: not JSON: {error}") from None
+    values = read_json(url, _MAX_INDEX_BYTES, _REMEDY)
     if not isinstance(values, list):
         raise FetchError(f"{url}: not a list of packages")
     return list(_entries(values))
@@ -100,7 +94,7 @@ def fetch_argos(pair: str) -> Path:
         offered = f"of that source it has {', '.join(known[:20])}" if known else f"it has {len(index)} others"
         raise FetchError(f"argos:{ascii(pair)[1:-1][:60]}: not in the index; {offered}")
     entry = max(found, key=lambda one: one.age)
-    target = _cache() / f"translate-{entry.source}_{entry.target}-{entry.version}.argosmodel"
+    target = cache_of("argos") / f"translate-{entry.source}_{entry.target}-{entry.version}.argosmodel"
     problems = []
     for link in entry.links[:3]:
         try:
@@ -108,8 +102,3 @@ def fetch_argos(pair: str) -> Path:
         except FetchError as error:
             problems.append(str(error))
     raise FetchError("; ".join(problems))
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "dragoman" / "argos"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 from tqdm import tqdm
@@ -79,6 +81,25 @@ def read_small(url: str, most_bytes: int, remedy: str) -> bytes:
             return bytes(found)
     except httpx.HTTPError as error:
         raise FetchError(f"{url}: {_reason(error)}; {remedy}") from None
+
+
+def read_json(url: str, most_bytes: int, remedy: str) -> Any:
+    """Fetch a JSON file of at most ``most_bytes``.
+
+    Raises:
+        FetchError: as `read_small` does, or it is no JSON.
+    """
+    content = read_small(url, most_bytes, remedy)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FetchError(f"{url}: not JSON: {error}") from None
+
+
+def cache_of(index: str) -> Path:
+    """Give the directory that keeps what was fetched from an index."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "dragoman" / index
 
 
 def check_space(directory: Path, size: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from typing import IO, Any
 
 import zstandard
 
-from export.fetch.download import FetchError, check_space, download, read_small
+from export.fetch.download import FetchError, cache_of, check_space, download, read_json
 
 VARIABLE = "FIREFOX_SETTINGS_SERVER"
 LICENSE = "mpl-2.0"
@@ -104,7 +103,7 @@ def read_index() -> list[FirefoxEntry]:
         FetchError: they cannot be had, or are none.
     """
     url = f"{_server()}/{_RECORDS}"
-    values = _read_json(url).get("data")
+    values = _read_object(url).get("data")
     if not isinstance(values, list):
         raise FetchError(f"{url}: not a list of models")
     models: dict[tuple[str, str, str, str], dict[str, FirefoxFile]] = {}
@@ -178,7 +177,7 @@ def fetch_firefox(pair: str, report: Callable[[str], None]) -> tuple[Path, Firef
         f"states no license, Mozilla's models are {LICENSE.upper()}"
     )
     attachments = _attachments()
-    directory = _cache() / f"{entry.source}-{entry.target}-{entry.version}-{entry.architecture}"
+    directory = cache_of("firefox") / f"{entry.source}-{entry.target}-{entry.version}-{entry.architecture}"
     for file in entry.files:
         _fetch(file, f"{attachments}/{file.location}", directory)
     return directory, entry
@@ -233,7 +232,7 @@ def _decompressed(path: Path, location: str) -> Iterator[IO[bytes] | gzip.GzipFi
 def _attachments() -> str:
     """Ask the server where attachments lie."""
     url = f"{_server()}/"
-    values: Any = _read_json(url)
+    values: Any = _read_object(url)
     for name in ("capabilities", "attachments", "base_url"):
         values = values.get(name) if isinstance(values, dict) else None
     if (
@@ -245,13 +244,8 @@ def _attachments() -> str:
     return values.rstrip("/")
 
 
-def _read_json(url: str) -> dict[str, Any]:
-    try:
-        values = json.loads(read_small(url, _MAX_INDEX_BYTES, _REMEDY))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FetchError):
-            raise
-        raise FetchError(f"{url}: not JSON: {error}") from None
+def _read_object(url: str) -> dict[str, Any]:
+    values = read_json(url, _MAX_INDEX_BYTES, _REMEDY)
     if not isinstance(values, dict):
         raise FetchError(f"{url}: not a JSON object")
     return values
@@ -264,8 +258,3 @@ def _server() -> str:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "dragoman" / "firefox"
