@@ -7,6 +7,7 @@ import itertools
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -38,6 +39,9 @@ from model.training.validation import Validation
 
 _FEW_UPDATES = 20
 """The pace is not known before: the first updates compile and warm up."""
+
+_PACE_UPDATES = 200
+"""The pace is that of the last so many: a machine that others use, too, is not as fast as it was."""
 
 
 class Trainer:
@@ -145,7 +149,8 @@ class Trainer:
         with self.processes.watched():
             self._shared_loss = self.processes.wrap(self.batch_loss)
         self._stop = self._stop_agreed = self._averaged = False
-        self._started, self._first_update = time.monotonic(), self.progress.update
+        self._started = time.monotonic()
+        self._times: deque[float] = deque(maxlen=_PACE_UPDATES)
 
     def prepare(self) -> Path:
         """Make all that is read before and during training; another machine then needs no training text.
@@ -162,12 +167,12 @@ class Trainer:
 
     def _time_is_up(self) -> bool:
         """Tell whether the cooldown must begin for the run to end in time, at the pace so far."""
-        training = self.recipe.training
-        made = self.progress.update - self._first_update
-        if not training.max_minutes or self.progress.last_update or made < _FEW_UPDATES:
+        training, times = self.recipe.training, self._times
+        if not training.max_minutes or self.progress.last_update or len(times) <= _FEW_UPDATES:
             return False
-        passed = time.monotonic() - self._started
-        return passed + training.cooldown_updates * passed / made >= 60 * training.max_minutes
+        pace = (times[-1] - times[0]) / (len(times) - 1)
+        passed = times[-1] - self._started
+        return passed + training.cooldown_updates * pace >= 60 * training.max_minutes
 
     def _say(self, message: str) -> None:
         if not self.quiet:
@@ -208,6 +213,7 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.update = number
+        self._times.append(time.monotonic())
         self.progress.batches_done += len(batches)
         return total / tokens, norm
 
@@ -267,7 +273,7 @@ class Trainer:
             records=self.processes.first,
         )
         self.model.train()
-        self._started, self._first_update = time.monotonic(), progress.update
+        self._started = time.monotonic()
         validated = progress.update
         with contextlib.closing(log):
             for batches, ends_epoch in self._updates():
