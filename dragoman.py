@@ -36,6 +36,7 @@ from export.flags import (
     Origin,
     Precision,
     Prompt,
+    Purpose,
     SourceLanguages,
     TargetLanguages,
     Task,
@@ -192,12 +193,14 @@ def export(
     beam_widths: BeamWidths = ALL_WIDTHS,
     multi_step_widths: MultiStepWidths = None,
     bundle_version: BundleVersion = "1",
+    purpose: Purpose = "",
     card_notes: CardNotes = None,
     allow_quality_loss: AllowQualityLoss = False,
     force: Force = False,
     threads: Threads = 1,
 ) -> None:
     """Turn a checkpoint into a bundle for `dragoman serve`, after measuring what that costs."""
+    from export.card import About
     from export.cli import run_export, run_export_huggingface
     from export.pipeline import ExportOptions
     from export.text_measures.learn_lexicon import LexiconTexts
@@ -219,8 +222,7 @@ def export(
         multi_step_widths=parse_multi_step_widths(multi_step_widths),
         allow_quality_loss=allow_quality_loss,
         force=force,
-        version=bundle_version,
-        notes=card_notes.read_text(encoding="utf-8") if card_notes else "",
+        about=About(bundle_version, purpose, card_notes.read_text(encoding="utf-8") if card_notes else ""),
         threads=threads,
     )
     raise typer.Exit(run_export(checkpoint, out, options))
@@ -273,6 +275,7 @@ def import_model(
     Nothing of the model is run before its files are checked, and no pickle is ever loaded. Of a multilingual
     model the first target is the language of --dev-target.
     """
+    from export.card import About
     from export.cli import run_import
     from export.convert.vocabularies.vocabulary import ImportNames
     from export.pipeline import ExportOptions
@@ -293,8 +296,7 @@ def import_model(
         multi_step_widths=parse_multi_step_widths(multi_step_widths),
         allow_quality_loss=allow_quality_loss,
         force=force,
-        version=bundle_version,
-        notes=card_notes.read_text(encoding="utf-8") if card_notes else "",
+        about=About(bundle_version, "", card_notes.read_text(encoding="utf-8") if card_notes else ""),
         threads=threads,
     )
     names = ImportNames(name, parse_codes(source), parse_codes(target), prompt, task)

@@ -32,7 +32,7 @@ from export.bundle import (
     verify_bundle,
     write_manifest,
 )
-from export.card import model_card, notice
+from export.card import About, model_card, notice
 from export.graph.shared_weights import save_graphs
 from model.checkpoint import Checkpoint
 
@@ -88,8 +88,7 @@ def complete(
     checkpoint: Checkpoint,
     beam_widths: tuple[int, ...],
     findings: Findings,
-    version: str,
-    notes: str,
+    about: About,
 ) -> Manifest:
     """Add tokenizer, model card, NOTICE and manifest to the graphs, and verify the whole as the server will.
 
@@ -98,8 +97,7 @@ def complete(
         checkpoint: what was exported.
         beam_widths: of the decoder graphs.
         findings: of the gates.
-        version: of the bundle.
-        notes: further sections of the model card, Markdown.
+        about: what the bundle says of itself.
     """
     config = checkpoint.config
     for name in config.tokenizer_files.names:
@@ -111,7 +109,7 @@ def complete(
     recipe = checkpoint.directory / "recipe.toml"
     card = model_card(
         config,
-        version=version,
+        about,
         precision=findings.precision,
         parameters=parameters,
         limits=limits,
@@ -121,7 +119,6 @@ def complete(
         calibration=findings.calibration,
         batch_invariant=findings.batch_invariant,
         recipe=recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
-        notes=notes,
     )
     (directory / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     (directory / "NOTICE").write_text(notice(config), encoding="utf-8")
@@ -130,9 +127,10 @@ def complete(
     manifest = Manifest(
         format_version=1,
         name=config.name,
-        version=version,
+        version=about.version,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         task=config.task,
+        purpose=about.purpose,
         segmentation="sentences" if config.task == TRANSLATION else "none",
         directions=tuple(
             Direction.model_validate(direction.model_dump())

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from export.bundle import TRANSLATION, Agreement, Calibration, Limits, Parity, Precision, Quality
 from model.checkpoint import CheckpointConfig
 
 _NAMED_DIRECTIONS = 12
 
 
+@dataclass(frozen=True)
+class About:
+    """What a bundle says of itself that nothing was measured for.
+
+    Attributes:
+        version: of the bundle.
+        purpose: one line, the text that the model is good for.
+        notes: further sections of the model card, Markdown.
+    """
+
+    version: str = "1"
+    purpose: str = ""
+    notes: str = ""
+
+
 def model_card(
     config: CheckpointConfig,
+    about: About,
     *,
-    version: str,
     precision: Precision,
     parameters: int,
     limits: Limits,
@@ -21,13 +38,12 @@ def model_card(
     calibration: Calibration | None,
     batch_invariant: bool,
     recipe: str | None,
-    notes: str = "",
 ) -> str:
     """Compose the card.
 
     Args:
         config: of the checkpoint.
-        version: of the bundle.
+        about: the bundle.
         precision: of the graphs.
         parameters: number of weights, tied ones once.
         limits: longest sequences.
@@ -37,16 +53,15 @@ def model_card(
         calibration: how int8 ranges were chosen.
         batch_invariant: whether neighbours in a batch change nothing, bit by bit.
         recipe: text of the training recipe.
-        notes: further sections, Markdown.
 
     Returns:
         Markdown.
     """
     model = config.transformer
     lines = [
-        f"# {config.name} {version}",
+        f"# {config.name} {about.version}",
         "",
-        _purpose(config),
+        f"{_task(config)} {about.purpose}".rstrip(),
         "",
         "## Model",
         "",
@@ -70,14 +85,14 @@ def model_card(
         config.attribution or "Not stated.",
         "",
     ]
-    if notes:
-        lines += [notes.strip(), ""]
+    if about.notes:
+        lines += [about.notes.strip(), ""]
     if recipe:
         lines += ["## Recipe", "", "```toml", recipe.strip(), "```", ""]
     return "\n".join(lines)
 
 
-def _purpose(config: CheckpointConfig) -> str:
+def _task(config: CheckpointConfig) -> str:
     if config.task == TRANSLATION:
         return f"Translates sentences {_directions(config)}."
     return f"Task: {config.task}, {_directions(config)}. Inputs are read whole, as they are."

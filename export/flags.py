@@ -55,6 +55,9 @@ MultiStepWidths = Annotated[
     ),
 ]
 BundleVersion = Annotated[str, typer.Option(help="Version that the manifest states.")]
+Purpose = Annotated[
+    str, typer.Option(help="One line for `GET /models`, the page and the card: the text that it is good for.")
+]
 CardNotes = Annotated[
     Path | None, typer.Option(help="Markdown to put into the model card: weak spots, test scores.")
 ]

@@ -19,6 +19,7 @@ from export.sections.text import TextMeasures
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 TRANSLATION = "translation"
+MAX_PURPOSE = 300
 REQUIRED_DOCUMENTS = ("MODEL_CARD.md", "NOTICE")
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -223,6 +224,9 @@ class Manifest(Part):
         default=TRANSLATION,
         pattern=r"^[a-z][a-z0-9-]{0,39}$",
         description="what the model does; `POST /translate` serves translation, `POST /generate` the others",
+    )
+    purpose: str = Field(
+        default="", max_length=MAX_PURPOSE, description="one line: the text that it is good for"
     )
     segmentation: Literal["sentences", "none"] = Field(
         default="sentences", description="whether texts are cut into sentences, or read whole as they are"

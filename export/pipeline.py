@@ -20,6 +20,7 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
+from export.card import About
 from export.gate_texts import ExportError, Texts, calibration_sample, read_texts, spread
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
@@ -27,6 +28,7 @@ from export.int8.cache_writes import with_own_writes
 from export.int8.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.int8.quantize import quantize_graph
 from export.lexicon import DEFAULT_ENTRIES
+from export.manifest import MAX_PURPOSE
 from export.multi_step.build import check_multi_step, multi_step_graphs
 from export.quality_gates import (
     MAX_BLEU_LOSS,
@@ -76,8 +78,7 @@ class ExportOptions:
         allow_quality_loss: write the bundle even if it loses more than 0.5 BLEU or, without references, is
             further from fp32 than a BLEU of 80.
         force: replace an existing bundle.
-        version: of the bundle.
-        notes: further sections of the model card, Markdown.
+        about: what the bundle says of itself.
         threads: intra-op threads of the gates.
     """
 
@@ -95,8 +96,7 @@ class ExportOptions:
     multi_step_widths: Sequence[int] | None = None
     allow_quality_loss: bool = False
     force: bool = False
-    version: str = "1"
-    notes: str = ""
+    about: About = field(default_factory=About)
     threads: int = 1
 
 
@@ -129,6 +129,8 @@ def export_bundle(
     """
     if out.exists() and not options.force:
         raise ExportError(f"{out} exists already; --force replaces it")
+    if len(options.about.purpose) > MAX_PURPOSE or "\n" in options.about.purpose:
+        raise ExportError(f"--purpose: one line of at most {MAX_PURPOSE} characters")
     if not options.dev_source and not options.calibration:
         raise ExportError("text for the gates is needed: --dev-source and --dev-target, or --calibration")
     checkpoint = load_checkpoint(directory)
@@ -189,7 +191,7 @@ class _Export:
             save_all_graphs(aside, graphs.encoder, decoders, multi_step)
             invariant, golden = self._check_files(aside, graphs, texts)
             findings = Findings(options.precision, parity, quality, agreement, calibration, invariant, golden)
-            manifest = complete(aside, self.checkpoint, widths, findings, options.version, options.notes)
+            manifest = complete(aside, self.checkpoint, widths, findings, options.about)
             if options.lexicon is not None:
                 files = sources[0], next(iter(references), None)
                 how = MeasureOptions(

@@ -48,6 +48,12 @@ class TextMeasures(Part):
         description="longer texts are translated worse whole than in parts; None: none are, up to the limit"
     )
     checks: OutputChecks
+    translated_names: tuple[str, ...] = Field(
+        default=(), description="names and abbreviations that have another form in the other language"
+    )
+    lost_characters: str = Field(
+        default="", description="characters with a piece of their own that seldom come out"
+    )
 
     def masks_for(self, spans: int) -> tuple[Mask, ...]:
         """Order the masks for a sentence with so many spans, the best one first."""

@@ -18,8 +18,9 @@ from export.text_measures.dev_translator import DevTranslator
 from model.evaluation.scoring import score
 
 MAX_CHRF_LOSS = 6.0
-EDGES = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 224, 256)
-"""Source tokens that one band of lengths ends below and the next begins with."""
+EDGES = (24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 224, 256)
+"""Source tokens that one band of lengths ends below and the next begins with; what is shorter is never cut.
+Two greetings, joined, say nothing of a sentence: one model would be cut above 7 tokens (BLEU 45 to 31)."""
 
 TEXTS, MIN_TEXTS = 200, 20
 """Texts of a band that are translated, and how many it needs to say anything."""

@@ -9,6 +9,7 @@ from typing import Self
 
 from export.lexicon import Lexicon, Table
 from export.text_measures.dev_translator import DevTranslator
+from export.text_measures.names import translated_names
 from model.data.corpus import read_lines, read_parallel
 from model.data.word_alignment import Translations, learn_translations
 from model.tokenizer import Tokenizer
@@ -19,6 +20,21 @@ MAX_CELLS = 60_000_000
 
 class MeasureError(Exception):
     """A bundle cannot be measured as asked; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a text and its translation say.
+
+    Attributes:
+        lexicon: which pieces become which.
+        origin: what it was learnt from, in words.
+        names: those that have another form in the other language.
+    """
+
+    lexicon: Lexicon
+    origin: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,18 +74,13 @@ class LexiconTexts:
                 "of a text: give both files or that one"
             )
 
-    def learn(
-        self, translator: DevTranslator, entries: int, report: Callable[[str], None]
-    ) -> tuple[Lexicon, str]:
+    def learn(self, translator: DevTranslator, entries: int, report: Callable[[str], None]) -> Learnt:
         """Learn the lexicon.
 
         Args:
             translator: of the bundle.
             entries: most of a piece.
             report: gets a line before the work.
-
-        Returns:
-            The lexicon, and what it was learnt from, in words.
 
         Raises:
             MeasureError: the texts have no words.
@@ -80,17 +91,20 @@ class LexiconTexts:
             text = read_parallel([self.source], [self.target])
             origin = f"{self.source.name}, {len(text)} sentence pairs"
             report(f"learning which words become which from {origin}")
-            sources, targets = text.sources, tokenizer.encode_target_batch(text.targets)
+            sources, outputs = text.sources, text.targets
+            targets = tokenizer.encode_target_batch(outputs)
         else:
             assert self.alone is not None
             sources = translator.fitting([line for line in read_lines(self.alone) if line])
             origin = f"{self.alone.name}, {len(sources)} lines as the model translates them"
             report(f"learning which words become which from {origin}")
             targets = translator.target_ids(sources, self.alone.name)
+            outputs = [tokenizer.decode(ids) for ids in targets]
         try:
-            return learn_lexicon(tokenizer, tokenizer.encode_batch(sources), targets, entries), origin
+            lexicon = learn_lexicon(tokenizer, tokenizer.encode_batch(sources), targets, entries)
         except ValueError as error:
             raise MeasureError(f"{origin}: {error}") from None
+        return Learnt(lexicon, origin, translated_names(sources, outputs, tokenizer))
 
 
 def learn_lexicon(

@@ -18,15 +18,16 @@ from export.bundle import (
     verify_bundle,
     write_manifest,
 )
-from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES, Lexicon
+from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES
 from export.text_measures.attention import CARD_TITLE as ATTENTION_TITLE
 from export.text_measures.attention import add_attention
 from export.text_measures.attention import card_section as attention_section
+from export.text_measures.characters import lost_characters
 from export.text_measures.comfortable_length import comfortable_source_tokens, measure_bands
 from export.text_measures.confidence import CARD_TITLE as CONFIDENCE_TITLE
 from export.text_measures.confidence import card_section, fit_confidence, observe
 from export.text_measures.dev_translator import DevTranslator
-from export.text_measures.learn_lexicon import LexiconTexts, MeasureError
+from export.text_measures.learn_lexicon import Learnt, LexiconTexts, MeasureError
 from export.text_measures.masks import measure_masks
 from export.text_measures.output_checks import measure_checks
 from model.data.corpus import read_lines, read_parallel
@@ -107,9 +108,9 @@ def add_text_measures(
     if not 1 <= options.entries <= MAX_ENTRIES:
         raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
     translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
-    lexicon, origin = options.lexicon.learn(translator, options.entries, report)
-    lexicon.save(directory / LEXICON_FILE)
-    measured = _measure(translator, lexicon, origin, options, report)
+    learnt = options.lexicon.learn(translator, options.entries, report)
+    learnt.lexicon.save(directory / LEXICON_FILE)
+    measured = _measure(translator, learnt, options, report)
     _write_card(directory / "MODEL_CARD.md", CARD_TITLE, _card_section(measured))
     write_manifest(
         directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
@@ -174,14 +175,14 @@ def _add_confidence(directory: Path, manifest: Manifest, options: MeasureOptions
 
 
 def _measure(
-    translator: DevTranslator, lexicon: Lexicon, origin: str, options: MeasureOptions, report: Report
+    translator: DevTranslator, learnt: Learnt, options: MeasureOptions, report: Report
 ) -> TextMeasures:
     """Translate the dev set in every way that is asked about."""
     texts, references = _dev_text(translator, options)
     report(f"translating {len(texts)} sentences of {options.dev_source.name}, then some with masks")
     ids = translator.target_ids(texts, options.dev_source.name)
     outputs = [translator.tokenizer.decode(target) for target in ids]
-    checks = measure_checks(lexicon, translator.source_ids(texts), ids)
+    checks = measure_checks(learnt.lexicon, translator.source_ids(texts), ids)
     report(
         f"usual translations have {checks.min_length_ratio:.2f} to {checks.max_length_ratio:.2f} tokens for "
         f"one of the source, coverage from {checks.min_coverage:.2f}; {checks.false_alarms:.2%} do not"
@@ -189,6 +190,8 @@ def _measure(
     masks = measure_masks(translator, texts, outputs)
     for mask in masks:
         report(f"mask {mask.template}: copied {mask.copied:.1%}, two of them {mask.both_copied:.1%}")
+    lost = lost_characters(translator, texts)
+    report(f"{len(lost)} rare characters seldom come out")
     comfortable = None
     if references is not None:
         bands = measure_bands(translator, texts, outputs, references)
@@ -200,12 +203,14 @@ def _measure(
         comfortable = comfortable_source_tokens(bands)
     return TextMeasures(
         lexicon=LEXICON_FILE,
-        lexicon_origin=origin,
+        lexicon_origin=learnt.origin,
         set=options.dev_source.name,
         sentences=len(texts),
         masks=masks,
         comfortable_source_tokens=comfortable,
         checks=checks,
+        translated_names=learnt.names,
+        lost_characters=lost,
     )
 
 
@@ -230,6 +235,7 @@ def _card_section(measured: TextMeasures) -> str:
         f"{CARD_TITLE}\n\nMeasured on {measured.set}, {measured.sentences} sentences, greedy. "
         f"Masks that stand for what is not translated come through in: {masks or 'none tried'}. "
         + ("Length does no harm. " if length is None else f"Above {length} tokens texts are better cut. ")
+        + f"{len(measured.lost_characters)} rare characters do not, and are put back by the server. "
         + f"`{measured.lexicon}`: which pieces become which, learnt from {measured.lexicon_origin}.\n"
     )
 

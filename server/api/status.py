@@ -24,6 +24,7 @@ _SHOWN = {
     "version",
     "created",
     "task",
+    "purpose",
     "segmentation",
     "directions",
     "languages",

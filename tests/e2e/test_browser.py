@@ -34,7 +34,7 @@ pytestmark = [
 def url() -> Iterator[str]:
     settings = Settings(close_timeout_s=1)
     pairs = [{"source": "de", "target": "en"}, {"source": "en", "target": "de"}]
-    model = served_model(FakeEngine(), directions=pairs)
+    model = served_model(FakeEngine(), directions=pairs, purpose="Good for laws.")
     with serving(create_app(settings, model), settings) as client:
         yield str(client.base_url)
 
@@ -57,6 +57,7 @@ def opened(url: str, profile: Path) -> tuple[str, str]:
     [
         ("", '<select id="source"><option value="en">English</option><option value="de">'),
         ("", 'placeholder="Where is the train station?"'),
+        ("", '<span id="purpose">Good for laws.</span>'),
         ("explain#q=Two%20words&source=en&target=de", "How sure the model is cannot be said of this pair."),
         ("explain#q=Two%20words&source=en&target=de", '<p id="words">TWO WORDS</p>'),
         ("docs", 'data-path="/translate"'),
@@ -92,5 +93,5 @@ def test_a_translation_is_explained_on_a_page(repository: Path, tmp_path: Path) 
     assert re.search(r"<span>decode</span><span>[\d.]+ ms</span>", page)
     assert '<ol id="others"><li>' in page
     assert '<div id="attention">' in page
-    assert "<tr><th></th><th>▁Das</th><th>▁rote</th><th>▁Auto</th><th>.</th></tr>" in page
-    assert re.search(r'<td title="Before ▁rote, \d+ of 100 went to ▁red" style="[^"]+">\d+</td>', page)
+    assert "<tr><th></th><th>▁Das</th><th>▁rot</th><th>e</th><th>▁Auto</th><th>.</th></tr>" in page
+    assert re.search(r'<td title="Before ▁rot, \d+ of 100 went to ▁red" style="[^"]+">\d+</td>', page)

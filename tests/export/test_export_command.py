@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import export.cli
 from dragoman import app
 from export.bundle import load_manifest, verify_bundle
+from export.card import About
 from export.pipeline import ExportOptions
 from tests import factories
 
@@ -82,7 +83,7 @@ def test_every_option_reaches_the_pipeline(tmp_path: Path, monkeypatch: pytest.M
         *("ck", "--out", "o", "--precision", "fp16", "--dev-source", "a", "--dev-target", "b"),
         *("--calibration", "c", "--calibration-sentences", "9", "--calibration-method", "mse"),
         *("--weight-bits", "8", "--beam-widths", "1, 4", "--bundle-version", "3", "--card-notes", notes),
-        *("--allow-quality-loss", "--force", "--threads", "2"),
+        *("--allow-quality-loss", "--force", "--threads", "2", "--purpose", "Good for laws."),
     )
     assert result.exit_code == 0, result.stderr
     assert seen == [
@@ -97,8 +98,7 @@ def test_every_option_reaches_the_pipeline(tmp_path: Path, monkeypatch: pytest.M
             beam_widths=[1, 4],
             allow_quality_loss=True,
             force=True,
-            version="3",
-            notes="## Weak spots\n",
+            about=About("3", "Good for laws.", "## Weak spots\n"),
             threads=2,
         )
     ]

@@ -14,6 +14,7 @@ import torch
 import export.pipeline
 from export.assemble import WEIGHTS_FILE
 from export.bundle import Manifest, load_manifest, verify_bundle
+from export.card import About
 from export.gate_texts import ExportError
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
@@ -173,8 +174,7 @@ def test_force_replaces_a_bundle_and_leaves_nothing_behind(
         golden=[golden],
         beam_widths=(1,),
         force=True,
-        version="2.5",
-        notes="## Weak spots\n\nTom.",
+        about=About("2.5", notes="## Weak spots\n\nTom."),
     )
     lines: list[str] = []
     manifest = export_bundle(tiny_checkpoint, out, options, lines.append)
@@ -196,6 +196,13 @@ def test_heads_that_cannot_be_decoded_are_refused(
     config.write_text(changed, encoding="utf-8")
     with pytest.raises(ExportError, match="d_model 48 over decoder_heads 4 makes heads of 12; ONNX"):
         export_bundle(checkpoint, tmp_path / "bundle", ExportOptions(dev_source=[text[0]]))
+
+
+def test_a_purpose_is_one_line(tmp_path: Path, tiny_checkpoint: Path, text: tuple[Path, Path]) -> None:
+    for purpose in ("two\nlines", "x" * 301):
+        options = ExportOptions(precision="fp32", dev_source=[text[0]], about=About(purpose=purpose))
+        with pytest.raises(ExportError, match="--purpose: one line of at most 300 characters"):
+            export_bundle(tiny_checkpoint, tmp_path / "bundle", options)
 
 
 def test_text_is_needed(tmp_path: Path, tiny_checkpoint: Path) -> None:

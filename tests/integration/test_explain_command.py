@@ -29,7 +29,7 @@ def test_it_says_what_was_read_and_written(found: dict[str, Any]) -> None:
     run = found["model_runs"][1]
     assert run["read"] == ["▁The", "▁red", "▁car", "▁is", "▁fast", ".", "</s>"]
     tokens = [step["token"] for step in run["wrote"]]
-    assert tokens == ["▁Das", "▁rote", "▁Auto", "▁ist", "▁schnell", ".", "(end)"]
+    assert tokens == ["▁Das", "▁rot", "e", "▁Auto", "▁ist", "▁schnell", ".", "(end)"]
     assert run["ended"] == "eos"
     assert set(run["seconds"]) == {"queue", "encode", "decode"}
     assert ["red", "rote"] in [one["words"] for one in found["alignments"]]
@@ -83,7 +83,7 @@ def test_people_see_where_the_model_looked(found: dict[str, Any]) -> None:
     lines = written(found).split("Where the model looked")[2].split("Run 1")[0].splitlines()
     columns = [line.split()[-1] for line in reversed(lines[2:9])]
     assert columns == ["▁The", "▁red", "▁car", "▁is", "▁fast", ".", "</s>"]
-    (rote,) = [line for line in lines if line.split()[:1] == ["▁rote"]]
+    (rote,) = [line for line in lines if line.split()[:1] == ["▁rot"]]
     shades = rote.split()[1:8]
     assert max(range(7), key=lambda place: "·░▒▓█".index(shades[place])) == columns.index("▁red")
     assert rote.endswith("% ▁red")

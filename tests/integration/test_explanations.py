@@ -95,7 +95,7 @@ def test_ranges_are_those_of_the_clients_text(explain: Explain) -> None:
 
 def test_ranges_are_those_of_the_clients_markup(explain: Explain) -> None:
     found = pairs(MARKUP, explain(MARKUP, is_html=True))
-    wanted = {("red", "rotes"), ("{name}", "{name}"), ("caf&eacute;", "Café"), ("<code>x</code>",) * 2}
+    wanted = {("red", "rotes"), ("{name}", "{name}"), ("tea", "Tee"), ("<code>x</code>",) * 2}
     assert wanted <= set(found)
     assert ("long", "langen") not in found  # values of attributes are translated, not explained
 
@@ -253,7 +253,9 @@ def test_attention_looks_at_the_words_that_are_translated(with_attention: Served
         piece: second.source_pieces[best]
         for piece, best in zip(second.target_pieces, second.weights.argmax(axis=1), strict=True)
     }
-    assert (seen["\u2581Tom"], seen["\u2581Hunde"]) == ("\u2581Tom", "\u2581dogs")
+    (dogs,) = [piece for piece in seen if piece.startswith("\u2581Hund")]
+    assert seen["\u2581Tom"] == "\u2581Tom"
+    assert seen[dogs].startswith("\u2581dog")
     assert not found.explanation.alignments
 
 

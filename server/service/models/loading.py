@@ -126,4 +126,6 @@ def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Mea
         Lexicon.load(bundle / text.lexicon, *sizes),
         manifest.confidence,
         attention,
+        text.lost_characters,
+        frozenset(text.translated_names),
     )

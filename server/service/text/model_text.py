@@ -45,6 +45,8 @@ _TRANSLATED = (-2.5, -1.0)
 """Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
 _ALIKE = 0.85
 """Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
+_ENDING = 2
+"""Letters by which a form of a name may be longer; it may be one shorter."""
 _LESS_COVERED = 0.04
 _AROUND = 8
 """Tokens left for what stands around a text."""
@@ -70,6 +72,8 @@ class Measured:
         lexicon: lexical tables, if the bundle has some.
         confidence: how sure the model may say that it is, if that was fitted.
         attention: tells where it looks, if the bundle has a graph for that.
+        lost_characters: those with a piece of their own that the model cannot write.
+        translated_names: names that have another form in the other language; none if that is not known.
     """
 
     masks: tuple[str, ...] = DEFAULT_MASKS
@@ -79,6 +83,8 @@ class Measured:
     lexicon: Lexicon | None = None
     confidence: Confidence | None = None
     attention: Attends | None = None
+    lost_characters: str = ""
+    translated_names: frozenset[str] = frozenset()
 
 
 class ModelText:
@@ -110,9 +116,15 @@ class ModelText:
         self._masks = measured.masks, measured.masks_together
         self.confidence = measured.confidence
         self.attention = measured.attention
-        self.vocabulary = Vocabulary(tokenizer)
+        self.vocabulary = Vocabulary(tokenizer, measured.lost_characters)
+        self._translated_names = measured.translated_names
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
+
+    @property
+    def lists_names(self) -> bool:
+        """Whether the bundle says which names have another form in the other language."""
+        return bool(self._translated_names)
 
     def masks(self, spans: int) -> tuple[str, ...]:
         """Give templates of masks for a sentence with so many spans, best first."""
@@ -158,8 +170,9 @@ class ModelText:
     def lost_names(self, segment: Segment, target: Target, language: str) -> list[Span]:
         """Find names and abbreviations that a translation has not.
 
-        A name is a word with a capital within a sentence that the model can only spell; one that the lexical
-        tables translate (`Vienna` to `Wien`) is no loss, nor is one in a form that looks much like it.
+        A name is a word with a capital within a sentence that the model can only spell. One that has another
+        form in the other language (`Vienna`, `Wien`) is no loss, nor is one with another ending; in a bundle
+        that does not list such names, one that the lexical tables translate or that looks much alike.
 
         Args:
             segment: a sentence.
@@ -168,37 +181,54 @@ class ModelText:
         """
         if not _NAME.search(segment.text, 1):
             return []
-        found = []
+        found: list[Span] = []
         said = set(_NAME.findall(target.text))
+        said.update(*(name.split("-") for name in said if "-" in name))  # `API-Schlüssel`
         plain = [without_accents(word) for word in _WORD.findall(target.text.lower())]
         cased, _ = self.restored(segment.text)
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
-            name = match[0].removesuffix("'s")
+            name = match[0].removesuffix("'s").removesuffix("’s")
             pieces = self.vocabulary.count_pieces(name)
             is_short = (
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
             is_short = is_short or bool(_CAMEL.search(name))
             begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
-            known = min(pieces, self.vocabulary.count_pieces(name.lower())) < _SPELLED_PIECES  # `Fourth`
+            lower = self.vocabulary.count_pieces(name.lower())  # `Fourth` is known as `fourth`
+            known = min(pieces, lower + 1 if self.lists_names else lower) < _SPELLED_PIECES
             if not is_short and (language in CAPITAL_NOUNS or begins or known):
                 continue
             if (
                 name in said
+                or name in self._translated_names
                 or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
-                or (not is_short and get_close_matches(without_accents(name.lower()), plain, 1, _ALIKE))
+                or (not is_short and self._is_said(without_accents(name.lower()), plain))
                 or any(span.start < end and start < span.end for span in segment.spans)
             ):
                 continue
+            spelled = pieces >= _SPELLED_PIECES and "-" not in name
             if (
-                self._lexicon is None
+                (spelled and self.lists_names)
+                or self._lexicon is None
                 or (is_short and pieces >= len(name))  # its letters say nothing
                 or self._coverage_of(name, target.text) < _TRANSLATED[pieces > _MANY_PIECES]
             ):
-                found.append(Span(start, end))
+                if self.lists_names and found and segment.text[found[-1].end : start] == " ":
+                    found[-1] = Span(found[-1].start, end)  # one mask for a full name
+                else:
+                    found.append(Span(start, end))
         return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
+
+    def _is_said(self, name: str, words: Sequence[str]) -> bool:
+        """Tell whether a name stands among words in some form."""
+        if not self.lists_names:
+            return bool(get_close_matches(name, words, 1, _ALIKE))
+        return any(
+            (word.startswith(name) and len(word) <= len(name) + _ENDING) or word == name[:-1]
+            for word in words
+        )
 
     def accounts_worse(self, source: str, new: str, old: str) -> bool:
         """Tell whether the lexical tables say that a translation accounts for its source worse than another.

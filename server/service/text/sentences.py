@@ -326,7 +326,8 @@ class SentenceTranslator:
             tried = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
             new, old = tried.hypotheses[0].target.text, best.target.text
             are_short = all(segment.text[span.start : span.end].isupper() for span in names)
-            if not are_short and self._model.accounts_worse(segment.text, new, old):
+            told = are_short or self._model.lists_names
+            if not told and self._model.accounts_worse(segment.text, new, old):
                 # The name was translated: `Noël` to `Christmas`.
                 left = tuple(alarm for alarm in best.alarms if alarm != reason)
                 same = (replace(best, alarms=left), *draft.hypotheses[1:])

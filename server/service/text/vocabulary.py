@@ -35,11 +35,12 @@ class Vocabulary:
 
     count_pieces: Callable[[str], int]
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, lost: str = "") -> None:
         """Ask nothing yet.
 
         Args:
             tokenizer: of the model; its source side is used.
+            lost: characters that have a piece and yet are unknown: the model cannot write them.
         """
         self._tokenizer = tokenizer
         self._pieces = tokenizer.source_pieces()
@@ -47,12 +48,13 @@ class Vocabulary:
             i for i, piece in enumerate(self._pieces) if piece.startswith("<0x") or piece == "<unk>"
         }
         self._has_bytes = "<0xC3>" in self._pieces
-        self._characters: dict[str, bool] = {}
+        self._characters: dict[str, bool] = dict.fromkeys(lost, False)
+        self._lost_letters = {one for one in lost if one.isalpha()}
         self._readable: set[str] = set()
         self.count_pieces = lru_cache(_MAX_WORDS)(lambda word: len(tokenizer.encode(word)))
 
     def knows(self, character: str) -> bool:
-        """Tell whether the model has a piece for a character."""
+        """Tell whether the model has a piece for a character, and can write it."""
         known = self._characters.get(character)
         if known is None:
             # Some have a piece only at the beginning of a word, others only within one.
@@ -100,7 +102,12 @@ class Vocabulary:
     def _spells(self, character: str) -> bool:
         """Whether it is a letter with an accent that the model reads as bytes: it may know to copy a name."""
         plain = unicodedata.normalize("NFKD", character)
-        return self._has_bytes and character.isalpha() and plain[0].isascii()
+        return (
+            character not in self._lost_letters
+            and self._has_bytes
+            and character.isalpha()
+            and plain[0].isascii()
+        )
 
     def _without(self, segment: Segment, strange: set[str], language: str) -> Segment:
         text, kept = segment.text, segment.spans
@@ -117,7 +124,7 @@ class Vocabulary:
                 position += 1
                 continue
             end = position + 1
-            new = self._instead(text, position, language)
+            new = None if character in self._lost_letters else self._instead(text, position, language)
             if new is not None:
                 edits.append((position, end, new))
             elif character.isalnum() or _is_within_word(text, position):

@@ -67,6 +67,8 @@ def test_a_bundle_gets_a_section_and_a_lexicon(
     assert both == sorted(both, reverse=True)
     assert set(found.masks_for(2)) == set(found.masks)
     assert found.checks.false_alarms <= 0.002
+    assert found.translated_names == ()  # its sentences have none
+    assert all(len(one) == 1 for one in found.lost_characters)
 
 
 def test_the_lexicon_knows_the_words(measured: tuple[Path, Manifest]) -> None:

@@ -20,10 +20,14 @@ REASONS = ("loop", "truncated", "overlong", "copied", "invalid", "detached", "nu
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SEPARATORS = re.compile(r"[.,:]")
+_TORN_NUMBER = re.compile(r"(?<!\d)\d{1,3}([.,])\d{3}\1\d{1,2}(?!\d)")
+"""`1,250,00`: one sign for thousands and decimals, which no language has."""
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
 LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
-_STUTTER = re.compile(r"([^\W\d_]{1,4})\1{3}")
+_STUTTER = re.compile(r"([^\W\d_]{1,4})\1{3}|([^\W\d_]{4,})\2\2")
+_SYLLABLES = re.compile(r"([^\W\d_]{4,})\1\1")
+"""Within a word: `marketplaceplaceplace`."""
 _IN_A_ROW = re.compile(r"\b(\w{1,40}(?:\W{1,3}\w{1,40}){0,8}?)(?:\W{1,3}\1\b)+", re.I)
 _MARKS_ALONE = re.compile(r"(?:[^\w\s]\s?){6}")
 _SPELLED_IN = frozenset(("de", "en", "es", "fr", "it", "nl", "pt"))
@@ -150,6 +154,8 @@ def is_loop(source: str, target: str) -> bool:
     match = LOOP.search(target)
     if match and (len(match[1].strip()) > 1 or len(match[0]) > 4) and not LOOP.search(source):
         return True
+    if _SYLLABLES.search(target) and not _SYLLABLES.search(source):
+        return True
     given = _WORD.findall(source.lower())
     for size, most in ((1, 5), (3, 1)):
         if len(said) > size + most and _excess(said, given, size) > most:
@@ -201,6 +207,8 @@ def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -
         target: its translation.
         languages: of both.
     """
+    if _TORN_NUMBER.search(target.text) and not _TORN_NUMBER.search(source.text):
+        return False
     given, said = _digits(source.text), _digits(target.text)
     lost, new = given - said, said - given
     if lost or new:

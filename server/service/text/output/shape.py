@@ -77,9 +77,14 @@ def _small_letter(source: str, text: str, at: int, language: str) -> list[tuple[
         or word[0] in _WORD.findall(source)
     ):
         return []
-    if language in CAPITAL_NOUNS and word[0].lower() not in abbreviations(language).starters - _POLITE:
+    if language in CAPITAL_NOUNS and not _begins_sentences(word[0], language):
         return []
     return [(at, at + 1, text[at].lower())]
+
+
+def _begins_sentences(word: str, language: str) -> bool:
+    """Tell whether a word has its capital from beginning a sentence alone, in a language of such nouns."""
+    return word.lower() in abbreviations(language).starters - _POLITE
 
 
 def _disjoint(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -134,8 +139,10 @@ def _first_letter(
     if place is None or any(span.start <= place < span.end for span in target.spans):
         return None
     letter = target.text[place]
-    if wanted.islower() and letter.isupper() and target_language not in CAPITAL_NOUNS:
+    if wanted.islower() and letter.isupper():
         word = _WORD.match(target.text, place)
+        if target_language in CAPITAL_NOUNS and not (word and _begins_sentences(word[0], target_language)):
+            return None
         if _ALWAYS_CAPITAL.match(target.text, place) or (word and word[0] in _WORD.findall(source)):
             return None  # an abbreviation, or a name
         return place, place + 1, letter.lower()

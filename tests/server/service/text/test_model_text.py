@@ -69,9 +69,27 @@ def test_what_accounts_worse_for_its_source_is_told(repository: Path) -> None:
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     lexicon = Lexicon.load(bundle / "lexicon.npz", *sizes)
     french = ModelText(tokenizer, 128, measured=Measured(lexicon=lexicon))
-    assert french.accounts_worse("Tom déteste Noël.", "Tom hates Noël.", "Tom hates Christmas.")
-    assert not french.accounts_worse("Tom déteste Noël.", "Tom hates Christmas.", "Tom hates Noël.")
-    assert not ModelText(tokenizer, 128).accounts_worse("Tom déteste Noël.", "Tom.", "Tom hates Christmas.")
+    source, right, wrong = "Tom aime les chiens.", "Tom likes dogs.", "Tom likes chiens."
+    assert french.accounts_worse(source, wrong, right)
+    assert not french.accounts_worse(source, right, wrong)
+    assert not ModelText(tokenizer, 128).accounts_worse(source, "Tom.", right)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("Ich traf Kowalski in Wien.", []),
+        ("Das ist Kowalskis Haus in Wien.", []),  # with an ending
+        ("Ich traf Kowalsik in Wien.", ["Kowalski"]),
+        ("Ich traf ihn.", ["Kowalski"]),
+    ],
+)
+def test_the_exporter_says_which_names_are_translated(
+    repository: Path, target: str, expected: list[str]
+) -> None:
+    tokenizer = Tokenizer.load(repository / "bundles/en-de/source.spm")
+    model = ModelText(tokenizer, 128, measured=Measured(translated_names=frozenset(["Vienna"])))
+    assert lost(model, "I met Kowalski in Vienna.", target) == expected
 
 
 def test_a_protected_name_is_not_lost(model: ModelText) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from export.bundle import Framing, load_manifest
-from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer
 from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 from server.service.text.jobs import Job, ModelInput, T, together
@@ -304,8 +303,10 @@ def test_a_lost_number_is_protected() -> None:
 def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
     bundle = repository / "bundles/fr-en"
     tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))
-    lexicon = Lexicon.load(bundle / "lexicon.npz", tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    translator = SentenceTranslator(ModelText(tokenizer, 128, None, Measured(lexicon=lexicon)))
+    text = load_manifest(bundle).text
+    assert text is not None
+    measured = Measured(translated_names=frozenset(text.translated_names))
+    translator = SentenceTranslator(ModelText(tokenizer, 128, None, measured))
     job = translator.translate(Segment("Tom déteste Noël."), Way("fr", "en"))
     asked = next(job)
     with pytest.raises(StopIteration) as ended:

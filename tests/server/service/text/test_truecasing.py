@@ -37,7 +37,7 @@ def test_a_sentence_in_capitals_gets_the_case_of_its_words(
     [
         ("HELLO, how are you?", "Hello, how are you?"),
         ("Do that NEVER again.", "Do that never again."),
-        ("I said THOMAS, not TOM!", "I said Thomas, not TOM!"),
+        ("I said MARY, not TOM!", "I said Mary, not TOM!"),
         ("NATO and IKEA read JSON and HTML.", "NATO and IKEA read JSON and HTML."),
         ("In BOSTON it is TERRIBLE!", "In Boston it is terrible!"),
         ("Set DRAGOMAN_PORT to B-12.", "Set DRAGOMAN_PORT to B-12."),

@@ -18,9 +18,11 @@ def vocabulary(repository: Path) -> Vocabulary:
     return Vocabulary(Tokenizer.load(repository / "bundles/en-de/source.spm"))
 
 
-def test_known_and_unknown_characters(vocabulary: Vocabulary) -> None:
-    assert all(map(vocabulary.knows, "aZ09,.!?'\""))
-    assert not any(map(vocabulary.knows, "語дα😀•→€"))
+def test_known_and_unknown_characters(vocabulary: Vocabulary, few_signs: Vocabulary) -> None:
+    assert all(map(few_signs.knows, "aZ09,.!?'\""))
+    assert not any(map(few_signs.knows, "語дα😀•→€"))
+    assert all(map(vocabulary.knows, "aZ09,.!?'\"•→€{}%<>#@&°…“„«—"))
+    assert not any(map(vocabulary.knows, "語дα😀"))
 
 
 @pytest.mark.parametrize(
@@ -38,8 +40,8 @@ def test_known_and_unknown_characters(vocabulary: Vocabulary) -> None:
         ("usual words, only these.", "usual words, only these."),
     ],
 )
-def test_signs_of_a_kind_stand_for_each_other(vocabulary: Vocabulary, text: str, expected: str) -> None:
-    read = vocabulary.readable(Segment(text), "en")
+def test_signs_of_a_kind_stand_for_each_other(few_signs: Vocabulary, text: str, expected: str) -> None:
+    read = few_signs.readable(Segment(text), "en")
     assert (read.text, read.spans, read.tags) == (expected, (), ())
 
 
@@ -53,14 +55,24 @@ def test_signs_of_a_kind_stand_for_each_other(vocabulary: Vocabulary, text: str,
         ("αβγδ and more", ["αβγδ"]),
     ],
 )
-def test_words_that_it_can_not_spell_are_spans(vocabulary: Vocabulary, text: str, kept: list[str]) -> None:
-    read = vocabulary.readable(Segment(text), "en")
+def test_words_that_it_can_not_spell_are_spans(few_signs: Vocabulary, text: str, kept: list[str]) -> None:
+    read = few_signs.readable(Segment(text), "en")
     assert read.text == text
     assert [text[span.start : span.end] for span in read.spans] == kept
 
 
-def test_other_signs_are_tags(vocabulary: Vocabulary) -> None:
-    read = vocabulary.readable(Segment("Tom|Ann • Bob"), "en")
+def test_characters_that_the_model_cannot_write_are_as_good_as_unknown(repository: Path) -> None:
+    tokenizer = Tokenizer.load(repository / "bundles/en-de/source.spm")
+    for lost in ("", "ÇŠ•"):
+        read = Vocabulary(tokenizer, lost).readable(Segment("Çelik drives a Škoda • today"), "en")
+        assert [read.text[span.start : span.end] for span in read.spans] == (
+            ["Çelik", "Škoda"] if lost else []
+        )
+        assert [tag.output for tag in read.tags] == (["• "] if lost else [])
+
+
+def test_other_signs_are_tags(few_signs: Vocabulary) -> None:
+    read = few_signs.readable(Segment("Tom|Ann • Bob"), "en")
     assert read.text == "Tom Ann Bob"
     assert [tag.output for tag in read.tags] == ["|", "• "]
 

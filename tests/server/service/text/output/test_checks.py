@@ -105,6 +105,7 @@ def test_a_translation_of_something_else_is_detached() -> None:
         ("I like it.", "Gut. . . . . . . . . . . ."),
         ("I like it.", "Der Prozesssss."),
         ("I like it.", "Die Entlahhphphphphphung ist da."),
+        ("The market is on the square.", "The marketplaceplaceplaces is there."),
         ("You can say if it was won.", "Sie geben es an, ob Sie geben es an war."),
     ],
 )
@@ -199,6 +200,7 @@ def test_numbers_agree(languages: str, source: str, target: str) -> None:
         ("en-de", "I have 3 dogs.", "Ich habe 3 3 Hunde."),
         ("en-de", "It costs 1,234.", "Es kostet 1 und 1.234."),
         ("en-de", "It costs 150.", "Es kostet 15."),
+        ("en-fr", "It costs 1,250.00 euros.", "Cela coûte 1,250,00 euros."),  # no number in any language
         ("en-pl", "I have 3 dogs.", "Mam psy."),
         ("en-de", "I have 9 dogs.", "Ich habe 21 Hunde."),  # no hours
         ("en-de", "at 7:30", "um 8:30 Uhr"),

@@ -43,6 +43,7 @@ def test_the_final_mark_is_the_sources(languages: str, source: str, target: str,
     [
         ("en-fr", "red apples", "Pommes rouges", "pommes rouges"),
         ("en-de", "red apples", "Rote Äpfel", "Rote Äpfel"),  # may be a noun
+        ("en-de", "which is red", "Das ist rot", "das ist rot"),  # a word that begins sentences is none
         ("en-fr", "Red apples", "pommes rouges", "Pommes rouges"),
         ("de-en", "Äpfel", "apples", "apples"),  # nouns have capitals
         ("fr-en", "je sais", "I know", "I know"),
