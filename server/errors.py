@@ -145,7 +145,7 @@ class QuotaExceededError(RateLimitedError):
 
 
 class QueueFullError(OverloadedError):
-    """The waiting line has no room for the whole request."""
+    """The queue has no room for the whole request."""
 
     reason = "queue_full"
 

@@ -61,7 +61,7 @@ def status_routes(
         for slot in router.slots:
             stats, name = slot.model.engine.stats(), slot.model.manifest.name
             if not stats.alive:
-                raise EngineDeadError(f"a worker of the engine of {name} has crashed")
+                raise EngineDeadError(f"the engine of {name} has ended")
             busy = stats.queue_sentences or stats.rows_busy
             if busy and time.monotonic() - stats.last_progress_s > _STUCK_AFTER_S:
                 raise EngineDeadError(f"the engine of {name} has work and does not move")
