@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from server.service.text.detection.detector import WORDS, Detector
-from server.service.text.detection.triage import Triage
+from server.service.text.detection import triage
+from server.service.text.detection.detector import WORDS, load_model, rank
 
 
 def read(path: Path, limit: int) -> list[str]:
@@ -45,13 +45,13 @@ def samples(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield "2 words", " ".join(words[start : start + 2])
 
 
-def measure_detection(texts: Mapping[str, Sequence[str]], detector: Detector) -> None:
+def measure_detection(texts: Mapping[str, Sequence[str]]) -> None:
     """Print the share of right guesses and how far the confidence is off."""
     right: dict[str, list[tuple[bool, int]]] = {}
     started_s = time.perf_counter()
     for language, lines in texts.items():
         for kind, text in samples(lines):
-            best = detector.rank(text, texts)[0]
+            best = rank(text, texts)[0]
             right.setdefault(kind, []).append((best.language == language, best.confidence))
     elapsed_s = time.perf_counter() - started_s
     print("| texts | number | right, % | calibration error, points |\n|---|---|---|---|")
@@ -62,7 +62,7 @@ def measure_detection(texts: Mapping[str, Sequence[str]], detector: Detector) ->
     print(f"\n{1e6 * elapsed_s / sum(map(len, right.values())):.0f} us a text\n")
 
 
-def measure_triage(texts: Mapping[str, Sequence[str]], triage: Triage, pivot: str) -> None:
+def measure_triage(texts: Mapping[str, Sequence[str]], pivot: str) -> None:
     """Print how many texts are left, of the stated source's language and of the target's."""
     print("| pair | source left, % | target of 5 words and more left, % | us a text |\n|---|---|---|---|")
     for source, target in itertools.permutations(texts, 2):
@@ -90,10 +90,9 @@ def main() -> None:
     for one in given.text:
         language, _, name = one.partition("=")
         texts.setdefault(language, []).extend(read(Path(name), given.limit))
-    detector = Detector()
-    detector.load()
-    measure_detection(texts, detector)
-    measure_triage(texts, Triage(detector), given.pivot)
+    load_model()
+    measure_detection(texts)
+    measure_triage(texts, given.pivot)
 
 
 if __name__ == "__main__":

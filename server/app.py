@@ -32,7 +32,7 @@ from server.service.clients.api_keys import KeyFile
 from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel, check_together
 from server.service.request_limits import request_limits
-from server.service.text.detection.detector import Detector
+from server.service.text.detection.detector import load_model as load_detector
 from server.service.text.glossary.store import GlossaryStore
 from server.service.text.options import TextOptions
 from server.service.translation.model_slot import ModelSlot
@@ -111,9 +111,8 @@ def create_app(
     async def lifespan(app: Application) -> AsyncIterator[None]:
         loaded = given or await asyncio.to_thread(load_models, settings, metrics)
         pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
-        detector = Detector()
-        await asyncio.to_thread(detector.load)
-        router = Router([ModelSlot(translator_of(model)) for model in loaded], detector, pivot, glossaries)
+        await asyncio.to_thread(load_detector)
+        router = Router([ModelSlot(translator_of(model)) for model in loaded], pivot, glossaries)
         loaded.clear()  # from here on only the router holds models: one that is replaced has to go
         reloads = Reloads([reloader_of(router, slot) for slot in router.slots])
 

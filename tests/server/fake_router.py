@@ -7,7 +7,6 @@ from typing import Any
 
 from server.engine.options import DecodingOptions
 from server.service.request_limits import request_limits
-from server.service.text.detection.detector import Detector
 from server.service.translation.model_slot import ModelSlot
 from server.service.translation.request import TranslationRequest
 from server.service.translation.router import Router
@@ -33,7 +32,7 @@ class Models:
             model = served_model(engine, name=f"model-{number}", directions=directions(pairs))
             limits = request_limits(self.settings, model.manifest)
             slots.append(ModelSlot(Translator(model, limits, text_threads=1)))
-        return Router(slots, Detector(), self.pivot)
+        return Router(slots, self.pivot)
 
     def run(self, test: Callable[[Router], Awaitable[Any]]) -> Any:
         async def main() -> Any:

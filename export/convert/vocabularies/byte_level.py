@@ -31,18 +31,6 @@ _PLAIN = {"dropout": (None, 0.0), "continuing_subword_prefix": (None, ""), "end_
 _PLAIN |= {"byte_fallback": (None, False), "ignore_merges": (None, False)}
 
 
-def is_byte_level(directory: Path) -> bool:
-    """Tell whether a directory's tokenizer parts text as GPT-2 does.
-
-    Raises:
-        HuggingFaceError: its tokenizer.json is damaged.
-    """
-    if (directory / JSON).exists():
-        cutter = read_json(directory / JSON, _MAX_JSON_BYTES).get("pre_tokenizer")
-        return isinstance(cutter, dict) and cutter.get("type") == "ByteLevel"
-    return (directory / MERGES).exists()
-
-
 def read_bart(directory: Path, settings: ModelSettings, names: ImportNames) -> Vocabulary:
     """Read tokenizer.json, or vocab.json and merges.txt.
 

@@ -244,7 +244,8 @@ class SentenceTranslator:
             if way.guard != "off":
                 target = shape(segment.text, target, way.source, way.target)
                 cut = result.finish_reason == "length" and not number and not way.may_be_cut
-                checked = Checked(source, output, source_ids, one.tokens, result.source_tokens, cut)
+                read = (source, output, source_ids, one.tokens, result.source_tokens, cut)
+                checked = Checked(*read, (way.source, way.target))
                 if not number:
                     alarms = self._alarms(segment, target, checked, way)
                     coverage = self._model.checks.coverage(checked) if alarms else 0.0

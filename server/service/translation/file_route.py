@@ -10,8 +10,7 @@ from export.bundle import BundleError, Manifest, load_manifest
 from server.errors import InvalidOptionError, InvalidRequestError, UnsupportedLanguageError
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
-from server.service.text.detection.detector import Detector
-from server.service.text.detection.triage import Triage
+from server.service.text.detection import triage
 from server.service.text.explanation.explained import NOTHING, as_json
 from server.service.translation.decoding_options import check_options
 from server.service.translation.file_translation import (
@@ -168,7 +167,6 @@ class FileTranslator:
         self._options = options
         self._errors = errors
         self._report = report
-        self._triage = Triage(Detector())
 
     def run(self, arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
         """Translate all lines of a source.
@@ -230,7 +228,7 @@ class FileTranslator:
             return _OnItsWay(len(raw), raw.decode("utf-8", "replace"), complaint)
         if self._options.text.guard == "off":
             return _OnItsWay(len(raw))
-        found = self._triage.check(text, self._source, self._target, is_html=False)
+        found = triage.check(text, self._source, self._target, is_html=False)
         return _OnItsWay(len(raw), None if found.source is not None else text)
 
 

@@ -15,8 +15,9 @@ from server.errors import (
     UnsupportedLanguageError,
 )
 from server.service.request_limits import check_texts
-from server.service.text.detection.detector import Detector
-from server.service.text.detection.triage import Finding, Triage, is_wordless
+from server.service.text.detection import triage
+from server.service.text.detection.detector import rank
+from server.service.text.detection.triage import Finding, is_wordless
 from server.service.text.glossary.entries import Glossary
 from server.service.text.glossary.store import GlossaryStore
 from server.service.text.languages import AUTO, UNDETERMINED, Detection, Directions
@@ -58,7 +59,6 @@ class Router:
     def __init__(
         self,
         slots: Sequence[ModelSlot],
-        detector: Detector,
         pivot: str | None = None,
         glossaries: GlossaryStore | None = None,
     ) -> None:
@@ -66,13 +66,10 @@ class Router:
 
         Args:
             slots: one for each model; from here on they are closed by this object.
-            detector: resolves the source language `auto`.
             pivot: language through which pairs without a model go; None refuses them.
             glossaries: that requests may name; None starts without any.
         """
         self.slots = tuple(slots)
-        self._detector = detector
-        self._triage = Triage(detector)
         self._pivot = pivot
         self.glossaries = glossaries or GlossaryStore()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="dragoman-detect")
@@ -242,7 +239,7 @@ class Router:
         check_texts([text], self.slots[0].translator.limits)
         if await self._offload(len(text), lambda: is_wordless(text, self.directions.codes)):
             return [Detection(code, 0) for code in (UNDETERMINED, *self.directions.codes)]
-        return await self._offload(len(text), lambda: self._detector.rank(text, self.directions.codes))
+        return await self._offload(len(text), lambda: rank(text, self.directions.codes))
 
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come that `translate` is working on.
@@ -279,7 +276,7 @@ class Router:
             source = stated
 
             def look(text: str) -> Finding:
-                return self._triage.check(text, source, target, is_html=request.is_html)
+                return triage.check(text, source, target, is_html=request.is_html)
 
         else:
             candidates = [code for code in self.directions.sources if target in self.directions.targets(code)]
@@ -287,7 +284,7 @@ class Router:
                 self.directions.check(AUTO, target)
 
             def look(text: str) -> Finding:
-                return self._triage.detect(text, candidates, target, is_html=request.is_html)
+                return triage.detect(text, candidates, target, is_html=request.is_html)
 
         return await self._offload(sum(map(len, request.texts)), lambda: list(map(look, request.texts)))
 

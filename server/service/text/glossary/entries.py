@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from server.service.text.protection.words import Word, find_words
-from server.service.text.segment import Segment, Span, Target
+from server.service.text.segment import Segment, Target
 
 MAX_TERM_CHARS = 200
 MAX_FORMS = 20
@@ -175,11 +175,6 @@ def occurrences(term: str, text: Segment | Target) -> list[tuple[int, int]]:
         return []
     found = Glossary([Entry(term, term)]).find(Segment(text.text, text.spans))
     return [(match.start, match.end) for match in found]
-
-
-def spans_of(matches: Sequence[Match]) -> list[Span]:
-    """Give the places of matches as spans."""
-    return [Span(match.start, match.end) for match in matches]
 
 
 def _parted(text: str, words: Sequence[Word], language: str) -> list[Word]:

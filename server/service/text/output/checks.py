@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from text_to_num import alpha2digit
 
 from export.lexicon import Lexicon, coverage, is_covered
+from server.service.text.detection.triage import is_surely_in
 from server.service.text.segment import Segment, Target, is_usual
 
-REASONS = ("loop", "truncated", "overlong", "copied", "invalid", "detached", "numbers", "names", "marks")
+REASONS = (
+    "loop", "truncated", "overlong", "copied", "language", "invalid", "detached", "numbers", "names", "marks",
+)  # fmt: skip
 """Alarms, most serious first."""
 
 _WORD = re.compile(r"\w+")
@@ -41,6 +44,8 @@ _QUOTES = '"“”„«»'
 MARKS = re.compile(r"[()\[\]{}\"“”„«»]")
 """The brackets and quotes that `marks_agree` counts."""
 _LONG_WORD, _OFTEN = 24, 3
+_FEWEST_PLAIN = 3
+"""Words in small letters that a sentence has at least which is no title and no list of names."""
 _TWICE = 4
 """Words that are said twice in a row of four, which a source without any two words twice does not give."""
 _INVALID = re.compile("[\ufffd\x00-\x08\x0b-\x1f]")
@@ -74,6 +79,7 @@ class Checked:
         target_ids: without special tokens.
         read_tokens: source tokens, specials included.
         was_cut: whether it was ended by the length limit.
+        languages: of source and target.
     """
 
     source: str
@@ -82,6 +88,7 @@ class Checked:
     target_ids: Sequence[int]
     read_tokens: int
     was_cut: bool
+    languages: tuple[str, str]
 
 
 class Checks:
@@ -120,6 +127,8 @@ class Checks:
             found.append("truncated" if not checked.target.strip() else "overlong")
         if is_copied(checked.source, checked.target):
             found.append("copied")
+        elif is_untranslated(checked.target, *checked.languages):
+            found.append("language")
         if _INVALID.search(checked.target):
             found.append("invalid")
         if lengths[0] >= limits.from_tokens and self._is_detached(checked):
@@ -189,11 +198,17 @@ def is_copied(source: str, target: str) -> bool:
     if len(given) < 4 or len(said) < 4:
         return False
     plain = [word.lower() for word in given[1:] if word.islower()]
-    if len(plain) < 3:
+    if len(plain) < _FEWEST_PLAIN:
         return False
     left = Counter(word.lower() for word in said)
     same = sum(min(count, left[word]) for word, count in Counter(plain).items())
     return same > 0.9 * len(plain)
+
+
+def is_untranslated(target: str, source_language: str, target_language: str) -> bool:
+    """Tell whether a translation is in the language of its source, as titles (words with capitals) may be."""
+    plain = sum(word.islower() for word in _WORD.findall(target))
+    return plain >= _FEWEST_PLAIN and is_surely_in(target, source_language, rather_than=target_language)
 
 
 def numbers_agree(source: Segment, target: Target, languages: tuple[str, str]) -> bool:

@@ -266,6 +266,24 @@ def test_without_the_guard_a_loop_is_the_models_word() -> None:
     assert flagged.guards == (("loop", "kept"),)
 
 
+def untranslated_if_long(one: ModelInput, words: list[str]) -> list[list[str]]:
+    if len(words) > 8:
+        return [
+            ["he", "did", "not", "know", "that", "we", "had", "been", "at", "the", "house", "with", "her"]
+        ]
+    return [["wir", "waren", "in", "dem", "alten", "haus"]]
+
+
+def test_what_stayed_in_the_source_language_is_mended_in_clauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = FakeTokenizer.decode
+    monkeypatch.setattr(FakeTokenizer, "decode", lambda self, ids: decode(self, ids).lower())  # no title
+    found = Model(untranslated_if_long).translate(LONG)
+    assert found.guards == (("language", "mended"),)
+    assert "wir waren" in found.texts[0]
+    flagged = Model(untranslated_if_long).translate(LONG, replace(WAY, guard="flag"))
+    assert flagged.guards == (("language", "kept"),)
+
+
 def looping_unless_blocked(one: ModelInput, words: list[str]) -> list[list[str]]:
     may = one.no_repeat_ngram_size or "TRAIN" in words
     return [translated(words) if may else ["ja"] * 9]

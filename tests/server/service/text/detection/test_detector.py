@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from server.service.text.detection.detector import Detector
+from server.service.text.detection.detector import rank
 from server.service.text.languages import Detection
 
 SHIPPED = ("en", "de", "fr", "es")
@@ -67,16 +67,11 @@ OPENERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def detector() -> Detector:
-    return Detector()
-
-
 @pytest.mark.parametrize("language", SHIPPED)
-def test_everyday_openers_are_known(detector: Detector, language: str) -> None:
+def test_everyday_openers_are_known(language: str) -> None:
     openers = [" ".join(opener.split()) for opener in OPENERS[language].split("|")]
     assert len(openers) > 70
-    found = {opener: detector.rank(opener, SHIPPED)[0].language for opener in openers}
+    found = {opener: rank(opener, SHIPPED)[0].language for opener in openers}
     assert {opener: guess for opener, guess in found.items() if guess != language} == {}
 
 
@@ -89,8 +84,8 @@ def test_everyday_openers_are_known(detector: Detector, language: str) -> None:
         ("Bonjour\nà tous", "fr"),
     ],
 )
-def test_neither_case_nor_line_ends_matter(detector: Detector, text: str, language: str) -> None:
-    assert detector.rank(text, SHIPPED)[0].language == language
+def test_neither_case_nor_line_ends_matter(text: str, language: str) -> None:
+    assert rank(text, SHIPPED)[0].language == language
 
 
 @pytest.mark.parametrize(
@@ -102,60 +97,59 @@ def test_neither_case_nor_line_ends_matter(detector: Detector, text: str, langua
         ("En el sótano queda una caja con libros viejos.", "es"),
     ],
 )
-def test_the_confidence_of_a_sentence_is_high(detector: Detector, text: str, language: str) -> None:
-    best = detector.rank(text, SHIPPED)[0]
+def test_the_confidence_of_a_sentence_is_high(text: str, language: str) -> None:
+    best = rank(text, SHIPPED)[0]
     assert best.language == language
     assert best.confidence >= 95
 
 
-def test_a_word_of_several_languages_gets_no_high_confidence(detector: Detector) -> None:
-    assert detector.rank("no", SHIPPED)[0].confidence < 80
-    assert detector.rank("pardon", SHIPPED)[0].confidence < 95
+def test_a_word_of_several_languages_gets_no_high_confidence() -> None:
+    assert rank("no", SHIPPED)[0].confidence < 80
+    assert rank("pardon", SHIPPED)[0].confidence < 95
 
 
 @pytest.mark.parametrize(
     "text", ["これは日本語の文です。", "Dove sono le chiavi della cantina?", "Где ключи от подвала?"]
 )
-def test_a_text_in_no_candidate_gets_a_low_confidence(detector: Detector, text: str) -> None:
-    assert detector.rank(text, SHIPPED)[0].confidence < 20
+def test_a_text_in_no_candidate_gets_a_low_confidence(text: str) -> None:
+    assert rank(text, SHIPPED)[0].confidence < 20
 
 
-def test_languages_without_a_list_of_words_are_known_by_their_spelling(detector: Detector) -> None:
+def test_languages_without_a_list_of_words_are_known_by_their_spelling() -> None:
     served = (*SHIPPED, "it", "ru", "ja", "pt-BR", "nb")
-    assert detector.rank("Dove sono le chiavi della cantina?", served)[0].language == "it"
-    assert detector.rank("Где ключи от подвала?", served)[0].language == "ru"
-    assert detector.rank("これは日本語の文です。", served)[0].language == "ja"
-    assert detector.rank("Onde estão as chaves do porão? Não as vejo.", served)[0].language == "pt-BR"
-    assert detector.rank("Jeg vet ikke hvor nøklene til kjelleren er.", served)[0].language == "nb"
+    assert rank("Dove sono le chiavi della cantina?", served)[0].language == "it"
+    assert rank("Где ключи от подвала?", served)[0].language == "ru"
+    assert rank("これは日本語の文です。", served)[0].language == "ja"
+    assert rank("Onde estão as chaves do porão? Não as vejo.", served)[0].language == "pt-BR"
+    assert rank("Jeg vet ikke hvor nøklene til kjelleren er.", served)[0].language == "nb"
 
 
 @pytest.mark.parametrize("text", ["", "   ", "123 456", "😀", "\u200b"])
-def test_without_letters_nothing_is_guessed(detector: Detector, text: str) -> None:
-    assert detector.rank(text, ["en", "de"]) == [Detection("en", 0), Detection("de", 0)]
+def test_without_letters_nothing_is_guessed(text: str) -> None:
+    assert rank(text, ["en", "de"]) == [Detection("en", 0), Detection("de", 0)]
 
 
-def test_codes_of_three_letters_and_scripts_are_understood(detector: Detector) -> None:
-    found = detector.rank("Dove sono le chiavi della cantina?", ["eng_Latn", "ita_Latn", "deu_Latn"])
+def test_codes_of_three_letters_and_scripts_are_understood() -> None:
+    found = rank("Dove sono le chiavi della cantina?", ["eng_Latn", "ita_Latn", "deu_Latn"])
     assert (found[0].language, found[0].confidence) == ("ita_Latn", 100)
 
 
-def test_languages_unknown_to_the_model_come_last(detector: Detector) -> None:
-    assert [guess.language for guess in detector.rank("hello there", ["x-klingon", "en"])] == [
+def test_languages_unknown_to_the_model_come_last() -> None:
+    assert [guess.language for guess in rank("hello there", ["x-klingon", "en"])] == [
         "en",
         "x-klingon",
     ]
 
 
 @pytest.mark.parametrize("text", ["\ud800 broken half", "a\x00b\r\nc", "\u2028line", "x" * 100_000])
-def test_any_text_is_taken(detector: Detector, text: str) -> None:
-    assert len(detector.rank(text, SHIPPED)) == 4
+def test_any_text_is_taken(text: str) -> None:
+    assert len(rank(text, SHIPPED)) == 4
 
 
 def test_several_threads_may_ask_at_once() -> None:
-    detector, found = Detector(), []
+    found: list[Detection] = []
     threads = [
-        threading.Thread(target=lambda: found.append(detector.rank("Guten Abend", SHIPPED)[0]))
-        for _ in range(8)
+        threading.Thread(target=lambda: found.append(rank("Guten Abend", SHIPPED)[0])) for _ in range(8)
     ]
     for thread in threads:
         thread.start()

@@ -2,10 +2,9 @@
 
 import pytest
 
-from server.service.text.detection.detector import Detector
+from server.service.text.detection import triage
 from server.service.text.detection.scripts import written_in
 from server.service.text.detection.triage import (
-    Triage,
     is_code,
     is_unpronounceable,
     is_wordless,
@@ -14,12 +13,7 @@ from server.service.text.detection.triage import (
 from server.service.text.languages import UNDETERMINED
 
 
-@pytest.fixture(scope="module")
-def triage() -> Triage:
-    return Triage(Detector())
-
-
-def stated(triage: Triage, text: str, source: str, target: str, is_html: bool = False) -> str | None:
+def stated(text: str, source: str, target: str, is_html: bool = False) -> str | None:
     return triage.check(text, source, target, is_html=is_html).source
 
 
@@ -33,11 +27,9 @@ def stated(triage: Triage, text: str, source: str, target: str, is_html: bool = 
         ("I do not know. Ask the neighbour tomorrow.", "fr", "en"),
     ],
 )
-def test_a_sentence_in_the_target_language_is_left(
-    triage: Triage, text: str, source: str, target: str
-) -> None:
-    assert stated(triage, text, source, target) is None
-    assert stated(triage, text, target, source) == target
+def test_a_sentence_in_the_target_language_is_left(text: str, source: str, target: str) -> None:
+    assert stated(text, source, target) is None
+    assert stated(text, target, source) == target
 
 
 @pytest.mark.parametrize(
@@ -56,17 +48,15 @@ def test_a_sentence_in_the_target_language_is_left(
         ("Angela Merkel, Gerhard Schröder, Helmut Kohl", "en", "de"),
     ],
 )
-def test_names_loanwords_and_mixed_texts_are_translated(
-    triage: Triage, text: str, source: str, target: str
-) -> None:
-    assert stated(triage, text, source, target) == source
+def test_names_loanwords_and_mixed_texts_are_translated(text: str, source: str, target: str) -> None:
+    assert stated(text, source, target) == source
 
 
 @pytest.mark.parametrize(
     "text", ["今日はとても暑いです。", "الكتاب على الطاولة", "저는 학생입니다", "Где ключи?", "Πού;"]
 )
-def test_a_text_in_another_script_is_left(triage: Triage, text: str) -> None:
-    assert stated(triage, text, "en", "de") is None
+def test_a_text_in_another_script_is_left(text: str) -> None:
+    assert stated(text, "en", "de") is None
     found = triage.detect(text, ["en", "fr"], "de", is_html=False)
     assert (found.source, found.detected.language, found.detected.confidence) == (None, UNDETERMINED, 0)
 
@@ -74,8 +64,8 @@ def test_a_text_in_another_script_is_left(triage: Triage, text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["The sign 山 means mountain.", "Ｈｅｌｌｏ", "𝐇𝐞𝐥𝐥𝐨", "ﬁne", "12 µm", "", "😀", "17"]
 )
-def test_the_script_of_the_source_is_enough(triage: Triage, text: str) -> None:
-    assert stated(triage, text, "en", "de") == "en"
+def test_the_script_of_the_source_is_enough(text: str) -> None:
+    assert stated(text, "en", "de") == "en"
 
 
 def test_scripts_are_those_of_the_language() -> None:
@@ -87,9 +77,9 @@ def test_scripts_are_those_of_the_language() -> None:
 
 
 @pytest.mark.parametrize("text", ["a8f5f167f44f4964", "QWERTZ-9981-ZZXK", "b)", "(c)", "AB12CD 99FF00"])
-def test_codes_are_left(triage: Triage, text: str) -> None:
+def test_codes_are_left(text: str) -> None:
     assert is_code(text)
-    assert stated(triage, text, "en", "de") is None
+    assert stated(text, "en", "de") is None
 
 
 @pytest.mark.parametrize(
@@ -108,35 +98,35 @@ def test_letters_nobody_can_say_are_noise(text: str, is_noise: bool) -> None:
     assert is_unpronounceable(text) == is_noise
 
 
-def test_words_without_vowels_are_words_in_other_languages(triage: Triage) -> None:
-    assert stated(triage, "Strč prst skrz krk", "cs", "en") == "cs"
+def test_words_without_vowels_are_words_in_other_languages() -> None:
+    assert stated("Strč prst skrz krk", "cs", "en") == "cs"
     assert not is_wordless("Strč prst skrz krk", ["cs", "en"])
     assert is_wordless("Strc prst skrz krk", ["de", "en"])
 
 
-def test_of_html_the_visible_text_is_judged(triage: Triage) -> None:
+def test_of_html_the_visible_text_is_judged() -> None:
     page = (
         "<style>.the {and: the}</style><!-- the and of the --><p title='of the and'>Der <b>Schl&uuml;ssel</b>"
         " zum Keller h&auml;ngt neben der T&uuml;r.</p><script>if (a < b) {the and of}</script>"
     )
     assert " ".join(visible_text(page).split()) == "Der Schlüssel zum Keller hängt neben der Tür."
-    assert stated(triage, page, "en", "de", is_html=True) is None
+    assert stated(page, "en", "de", is_html=True) is None
     assert triage.detect(page, ["de", "fr"], "en", is_html=True).source == "de"
 
 
 @pytest.mark.parametrize(
     "broken", ["<", "<p", "a < b", "<!-- no end", "<script>no end", "</p></p>", "<script" * 99]
 )
-def test_broken_html_is_read_to_its_end(triage: Triage, broken: str) -> None:
+def test_broken_html_is_read_to_its_end(broken: str) -> None:
     triage.check(broken, "en", "de", is_html=True)
 
 
-def test_a_text_in_the_target_language_is_detected_and_left(triage: Triage) -> None:
+def test_a_text_in_the_target_language_is_detected_and_left() -> None:
     found = triage.detect("Guten Abend", ["en", "fr"], "de", is_html=False)
     assert (found.source, found.detected.language) == (None, "de")
 
 
 @pytest.mark.parametrize("text", ["12345", "😀", "", "  ", "a8f5f167f44f4964"])
-def test_a_text_without_words_has_no_language(triage: Triage, text: str) -> None:
+def test_a_text_without_words_has_no_language(text: str) -> None:
     found = triage.detect(text, ["en", "fr"], "de", is_html=False)
     assert (found.source, found.detected.language, found.detected.confidence) == (None, UNDETERMINED, 0)

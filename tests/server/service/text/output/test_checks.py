@@ -21,12 +21,20 @@ from server.service.text.output.checks import (
 )
 from server.service.text.segment import Segment, Target
 
+UNKNOWN = ("x-one", "x-other")
 
-def checked(source: str, target: str, was_cut: bool = False, target_tokens: int | None = None) -> Checked:
+
+def checked(
+    source: str,
+    target: str,
+    was_cut: bool = False,
+    target_tokens: int | None = None,
+    languages: tuple[str, str] = UNKNOWN,
+) -> Checked:
     """One token a word and the end of the sentence."""
     words = source.split()
     count = len(target.split()) if target_tokens is None else target_tokens
-    return Checked(source, target, range(len(words)), range(count), len(words) + 1, was_cut)
+    return Checked(source, target, range(len(words)), range(count), len(words) + 1, was_cut, languages)
 
 
 def alarms(*args: Any, **named: Any) -> list[str]:
@@ -67,6 +75,24 @@ def test_short_sentences_have_wide_limits(source: str, target: str, expected: li
     assert alarms(source, "x", target_tokens=40) == ["overlong"]
 
 
+@pytest.mark.parametrize(
+    ("languages", "target", "expected"),
+    [
+        (("en", "de"), "We found the key behind the old door.", ["language"]),
+        (("en", "de"), "Wir fanden den Schlüssel hinter der alten Tür.", []),
+        (("en", "de"), "Der Film heißt The Key Behind The Door.", []),
+        (("en", "de"), "Windows Server Update Services", []),
+        (("de", "en"), "Wir fanden den Schlüssel hinter der alten Tür.", ["language"]),
+        (("eng_Latn", "ita_Latn"), "We found the key behind the old door.", ["language"]),
+        (("eng_Latn", "ita_Latn"), "Abbiamo trovato la chiave dietro la vecchia porta.", []),
+    ],
+)
+def test_what_stayed_in_the_source_language_is_noticed(
+    languages: tuple[str, str], target: str, expected: list[str]
+) -> None:
+    assert alarms("I hid this thing at home on Monday.", target, languages=languages) == expected
+
+
 def test_thresholds_are_those_of_the_bundle() -> None:
     strict = Checks(Thresholds(from_tokens=3, shortest=0.9, longest=1.1), None)
     assert strict.alarms(checked("one two three four", "eins zwei")) == ["truncated"]
@@ -85,7 +111,7 @@ def test_a_translation_of_something_else_is_detached() -> None:
     checks = Checks(Thresholds(from_tokens=3, coverage=-1.0), lexicon())
 
     def found(target_ids: Sequence[int]) -> list[str]:
-        return checks.alarms(Checked("a b c d e", "v w x y z", range(5), target_ids, 6, False))
+        return checks.alarms(Checked("a b c d e", "v w x y z", range(5), target_ids, 6, False, UNKNOWN))
 
     assert found([4, 3, 2, 1, 0]) == []
     assert found([9, 8, 7, 6, 5]) == ["detached"]
