@@ -76,7 +76,8 @@ TableSource = Annotated[
 ]
 TableTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
 Vmap = Annotated[
-    Path | None, typer.Option(help="CTranslate2's vocabulary map, instead of learning from a text.")
+    Path | None,
+    typer.Option(help="CTranslate2's vocabulary map or Marian's lex.*.bin, instead of learning from a text."),
 ]
 LexiconText = Annotated[
     Path | None,

@@ -30,6 +30,8 @@ _MAX_INDEX_BYTES, _MAX_FILE_BYTES, _CHUNK_BYTES = 1 << 24, 1 << 32, 1 << 20
 _MAX_WINDOW_BYTES = 1 << 27
 """That a compressed file may look back over."""
 _KINDS = ({"model", "vocab"}, {"model", "srcvocab", "trgvocab"})
+_SHORTLIST = "lex"
+"""Kind of a file that a model may do without."""
 _CODE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
 _WORD = re.compile(r"[a-z0-9-]{1,40}")
@@ -44,7 +46,7 @@ class FirefoxFile:
     """A file of a model.
 
     Attributes:
-        kind: ``model``, ``vocab``, ``srcvocab`` or ``trgvocab``.
+        kind: ``model``, ``vocab``, ``srcvocab``, ``trgvocab`` or ``lex``.
         name: what it is called, decompressed.
         location: where it lies, below the server's attachments.
         size: bytes as it is sent.
@@ -110,7 +112,7 @@ def read_index() -> list[FirefoxEntry]:
     for key, file in _files(values):
         models.setdefault(key, {})[file.kind] = file
     return [
-        FirefoxEntry(*key, tuple(files[kind] for kind in sorted(kinds)))
+        FirefoxEntry(*key, tuple(files[kind] for kind in sorted(kinds | ({_SHORTLIST} & files.keys()))))
         for key, files in models.items()
         for kinds in [next((kinds for kinds in _KINDS if kinds <= files.keys()), set[str]())]
         if kinds
@@ -118,7 +120,7 @@ def read_index() -> list[FirefoxEntry]:
 
 
 def _files(values: list[object]) -> Iterator[tuple[tuple[str, str, str, str], FirefoxFile]]:
-    kinds = frozenset[str]().union(*_KINDS)
+    kinds = frozenset({_SHORTLIST}).union(*_KINDS)
     for value in values:
         attachment = value.get("attachment") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(attachment, dict) or value.get("filter_expression"):

@@ -36,6 +36,7 @@ from export.shortlist.graphs import (
     with_bound_columns,
 )
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
+from export.shortlist.marian import is_marian_shortlist, read_marian_shortlist
 from export.shortlist.vmap import read_vmap
 from model.data.corpus import read_parallel
 from model.data.word_alignment import learn_translations
@@ -65,7 +66,7 @@ class ShortlistOptions:
         dev_target: its reference translation.
         source: text to learn the table from.
         target: its translation.
-        vmap: CTranslate2's vocabulary map, instead of a text.
+        vmap: CTranslate2's vocabulary map or Marian's binary shortlist, instead of a text.
         per_piece: most probable targets kept for a source piece. On the default model's dev set of 2,060
             sentences, 30 lose 0.07 BLEU, 50 lose 0.03, 100 nothing.
         frequent: most frequent target pieces that are always candidates.
@@ -187,6 +188,10 @@ def _make(
     """Learn or read the table; also says where it comes from."""
     special, pieces = manifest.special_tokens, (tokenizer.source_pieces(), tokenizer.target_pieces())
     always = _always(special, pieces[1])
+    if options.vmap is not None and is_marian_shortlist(options.vmap):
+        is_shared = manifest.tokenizer.target is None and manifest.tokenizer.target_vocabulary is None
+        sizes = len(pieces[0]), len(pieces[1])
+        return read_marian_shortlist(options.vmap, *sizes, always, is_shared=is_shared), options.vmap.name
     if options.vmap is not None:
         source_ids, target_ids = ({piece: i for i, piece in enumerate(side) if piece} for side in pieces)
         return read_vmap(options.vmap, source_ids, target_ids, always), options.vmap.name

@@ -9,7 +9,11 @@ import zstandard
 from tests.export.mirror import Mirror
 
 FIREFOX = Path(__file__).resolve().parents[1] / "integration" / "firefox"
-FIREFOX_FILES = {"model": "model.ende.intgemm.alphas.bin", "vocab": "vocab.spm"}
+FIREFOX_FILES = {
+    "model": "model.ende.intgemm.alphas.bin",
+    "vocab": "vocab.spm",
+    "lex": "lex.6.3.ende.s2t.bin",
+}
 RECORDS = "/buckets/main/collections/translations-models-v2/records"
 
 
@@ -66,5 +70,5 @@ def firefox_records() -> list[dict[str, object]]:
         *(record(kind, FIREFOX_FILES[kind], b"a", "4.0a1") for kind in whole),
         *(record(kind, f"{kind}.enfr", content, targetLanguage="fr") for kind, content in whole.items()),
         record("model", "model.enzh.bin", b"x", "5.0", targetLanguage="zh-Hans"),
-        record("lex", "lex.50.50.ende.s2t.bin", b"lex"),
+        record("lex", "lex.enzh.bin", b"x", "5.0", targetLanguage="zh-Hans"),
     ]

@@ -15,13 +15,15 @@ from export.convert.import_command import import_model
 from export.convert.marian_native.from_marian import import_marian, is_marian
 from export.convert.marian_native.packed import read_packed
 from export.convert.vocabularies.vocabulary import ImportNames
+from export.shortlist.lexical_table import Candidates
+from export.shortlist.marian import read_marian_shortlist
 from model.checkpoint import load_checkpoint
 from model.tokenizer import TokenizerError
 from server.engine.options import DecodingOptions
 from tests.integration.hugging_face import Served, fp32_options
 
 MARIAN = Path(__file__).parent / "firefox"
-NPZ, BIN = "model.npz", "model.ende.intgemm.alphas.bin"
+NPZ, BIN, SHORTLIST = "model.npz", "model.ende.intgemm.alphas.bin", "lex.6.3.ende.s2t.bin"
 NAMES = ImportNames(sources=["en"], targets=["de"])
 SOURCES = (MARIAN / "source.txt").read_text(encoding="utf-8").splitlines()
 
@@ -81,6 +83,29 @@ def test_probabilities_are_marians(tmp_path: Path, file: str) -> None:
             logits = checkpoint.model(torch.tensor([row]), torch.tensor([len(row)]), given)
         found = logits.log_softmax(-1)[0, torch.arange(len(target)), target].sum()
         assert float(found) == pytest.approx(score, abs=2e-5)
+
+
+def test_its_shortlist_is_marians(tmp_path: Path) -> None:
+    """Marian fills the candidates of a sentence up to a multiple of eight; so does the test."""
+    read(model(tmp_path / "m", NPZ), tmp_path / "out")
+    checkpoint = load_checkpoint(tmp_path / "out")
+    special, tokenizer = checkpoint.config.special_tokens, checkpoint.tokenizer
+    pieces = tokenizer.target_pieces()
+    table = read_marian_shortlist(MARIAN / SHORTLIST, len(pieces), len(pieces), [], is_shared=True)
+    expected = [line.split("\t")[0].split() for line in (MARIAN / "marian.lex.tsv").read_text().splitlines()]
+    for source, wanted in zip(SOURCES, expected, strict=True):
+        row = [*tokenizer.encode(source), *special.source_suffix_ids]
+        allowed = set(Candidates(table).of(row))
+        allowed.update(list(set(range(len(pieces))) - allowed)[: -len(allowed) % 8])
+        bans = torch.full((len(pieces),), -torch.inf)
+        bans[sorted(allowed)] = 0
+        found = [special.decoder_start_id]
+        while len(found) <= len(wanted) + 1 and found[-1] != special.eos_id:
+            with torch.inference_mode():
+                given = torch.tensor([row]), torch.tensor([len(row)]), torch.tensor([found])
+                found.append(int((checkpoint.model(*given)[0, -1] + bans).argmax()))
+        assert [pieces[token] for token in found[1:-1]] == wanted
+    assert expected != [text for text, _ in written(NPZ, 1)], "the shortlist matters"
 
 
 def test_8_bit_matrices_are_the_rounded_ones() -> None:

@@ -52,7 +52,7 @@ def import_marian(
     report(f"reading the weights of {file}")
     arrays = read_npz(file) if file.suffix == _SUFFIX else read_packed(file)
     for shortlist in directory.glob("lex.*"):
-        report(f"{shortlist.name} is left aside; dragoman shortlist makes one of text")
+        report(f"{shortlist} is left aside; dragoman shortlist --vmap FILE adds it")
     config = architecture(read_options(arrays, file), arrays, file)
     config, tensors = convert(arrays, config, file)
     vocabulary, unknown, eos = _read_vocabulary(

@@ -37,6 +37,8 @@ def test_the_newest_model_of_firefox_is_fetched_unpacked_and_imported(network: N
     assert (config.name, config.source_language, config.target_language) == ("firefox-en-de", "en", "de")
     assert config.transformer.decoder_mixer == "ssru"
     kept = network.home / "cache" / "dragoman" / "firefox" / "en-de-3.0-tiny"
+    aside = f"{kept / FIREFOX_FILES['lex']} is left aside; dragoman shortlist --vmap FILE adds it"
+    assert aside in done.stderr
     assert sorted(path.name for path in kept.iterdir()) == sorted(FIREFOX_FILES.values())
     network.mirror.asked.clear()
     again = network.pull("firefox:en-de", "--as", "checkpoint", "--out", network.home / "again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dragoman import app
 from export.bundle import load_manifest, verify_bundle
 from export.shortlist.build import ShortlistOptions
 from export.shortlist.lexical_table import LexicalTable
+from export.shortlist.marian import MAGIC
 from export.shortlist.vmap import write_vmap
 from model.tokenizer import Tokenizer
 from tests import factories
@@ -143,6 +145,14 @@ def test_a_table_read_from_a_map(tmp_path: Path, tiny_bundle_int8: Path) -> None
     found = verify_bundle(tmp_path / "out").shortlist
     assert found is not None
     assert (found.origin, found.per_piece, found.bleu_loss) == ("vmap.txt", None, 0)
+    head = (MAGIC, 0, len(sides[1]), 0, 2, 0, 0, 0)  # of Marian: the first words are always candidates
+    (tmp_path / "lex.bin").write_bytes(struct.pack("<8Q", *head))
+    asked = (tiny_bundle_int8, "--out", tmp_path / "out", *dev, "--vmap", tmp_path / "lex.bin")
+    result = invoke(*asked, "--allow-wide", "--force")
+    assert result.exit_code == 0, result.stderr
+    found = verify_bundle(tmp_path / "out").shortlist
+    assert found is not None
+    assert (found.origin, found.per_piece, found.bleu_loss) == ("lex.bin", None, 0)
 
 
 def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
