@@ -28,8 +28,12 @@ def server(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def workers(server: RunningServer) -> list[psutil.Process]:
-    children = psutil.Process(server.process.pid).children(recursive=True)
-    return [child for child in children if child.name().startswith("dragoman-eng")]
+    found = []
+    for child in psutil.Process(server.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that has died since
+            if child.name().startswith("dragoman-eng"):
+                found.append(child)
+    return found
 
 
 class Load:
