@@ -63,9 +63,9 @@ def multi_step_file(beam_width: int) -> str:
     return decoder_file(beam_width).replace(".onnx", ".multi_step.onnx")
 
 
-def start_aside(out: Path) -> Path:
+def start_aside(out: Path, kind: str = "partial") -> Path:
     """Make an empty directory beside ``out``, on the same file system; leftovers of a killed export go."""
-    aside = out.with_name(f".{out.name}.partial")
+    aside = out.with_name(f".{out.name}.{kind}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     return aside
@@ -76,11 +76,15 @@ def save_all_graphs(
     encoder: onnx.ModelProto,
     decoders: Mapping[int, onnx.ModelProto],
     multi_step: Mapping[int, onnx.ModelProto],
+    folder: Path | None = None,
 ) -> None:
-    """Write the graphs over one file of weights: a joint table of embeddings is in it once for both sides."""
+    """Write the graphs over one file of weights: a joint table of embeddings is in it once for both sides.
+
+    ``folder`` has the files that large weights are kept in so far, if they are.
+    """
     named = {decoder_file(width): graph for width, graph in decoders.items()}
     named |= {multi_step_file(width): graph for width, graph in multi_step.items()}
-    save_graphs(directory, {ENCODER_FILE: encoder, **named}, WEIGHTS_FILE)
+    save_graphs(directory, {ENCODER_FILE: encoder, **named}, WEIGHTS_FILE, folder)
 
 
 def complete(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import onnx
 import torch
 
 from export.assemble import (
@@ -22,17 +21,19 @@ from export.assemble import (
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
 from export.card import About
 from export.gate_texts import ExportError, Texts, calibration_sample, read_texts, spread
-from export.graph.onnx_export import export_decoder, export_encoder
+from export.graph.graph_set import GraphSet, export_graphs
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
 from export.int8.calibration import CalibratedRanges, Method, calibrate, hash_sample
-from export.int8.quantize import quantize_graph
+from export.int8.quantized_set import quantize_graphs
 from export.lexicon import DEFAULT_ENTRIES
 from export.manifest import MAX_PURPOSE
 from export.multi_step.build import check_multi_step, multi_step_graphs
 from export.quality_gates import (
+    GOLDEN_CANDIDATES,
     MAX_BLEU_LOSS,
     MIN_AGREEMENT_BLEU,
+    MIN_PARITY_SENTENCES,
     GateError,
     check_beam_graph,
     check_parity,
@@ -48,6 +49,8 @@ from model.evaluation.scoring import score
 
 BEAM_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
 MAX_BLEU_LOSS_OF_7_BITS = 0.1
+_LARGE_PARAMETERS = 100e6
+_MEMORY_BYTES, _DISK_BYTES = 24, 14  # of a parameter, measured with 0.6 billion
 _PARITY_SENTENCES = 300
 _INVARIANCE_SENTENCES = 48
 _BEAM_SENTENCES = 12
@@ -100,16 +103,6 @@ class ExportOptions:
     threads: int = 1
 
 
-@dataclass
-class _Graphs:
-    """Graphs of one precision in memory."""
-
-    encoder: onnx.ModelProto
-    decoders: dict[int, onnx.ModelProto]
-    weight_bits: int | None = None
-    results: list[Decoded] = field(default_factory=list)
-
-
 def export_bundle(
     directory: Path, out: Path, options: ExportOptions, report: Callable[[str], None] = lambda line: None
 ) -> Manifest:
@@ -144,7 +137,11 @@ def export_bundle(
         raise ExportError(checkpoint.config.transformer.unservable)
     if checkpoint.config.transformer.relative_distances and options.precision == "fp16":
         raise ExportError("fp16 is for CUDA, whose attention takes no biases of distances; int8 and fp32 do")
-    return _Export(checkpoint, out, options, report).run()
+    export = _Export(checkpoint, out, options, report)
+    try:
+        return export.run()
+    finally:
+        shutil.rmtree(export.folder, ignore_errors=True)
 
 
 class _Export:
@@ -157,8 +154,8 @@ class _Export:
         self.out = out
         self.options = options
         self.report = report
+        self.parameters = sum(tensor.numel() for tensor in checkpoint.transformer.parameters())
         self.special = checkpoint.config.special_tokens
-        self.limit = checkpoint.config.transformer.max_positions
         # The width that the model is meant for is always there: requests that do not choose get it.
         default = checkpoint.config.generation.beam_size or 1
         self.widths = sorted({1, *options.beam_widths, default})
@@ -167,13 +164,17 @@ class _Export:
         if missing := set(named) - set(self.widths):
             where = f"--multi-step-widths: beam width {min(missing)}"
             raise ExportError(f"{where} has no decoder graph; add it to --beam-widths")
+        self.folder = start_aside(out, "graphs")
 
     def run(self) -> Manifest:
         options, widths = self.options, tuple(self.widths)
         sources = options.dev_source or options.calibration
         references = options.dev_target if options.dev_source else ()
         texts = read_texts(self.checkpoint, sources, references)
-        self.report(f"exporting the encoder and {len(self.widths)} decoder graphs to ONNX")
+        if self.parameters > _LARGE_PARAMETERS:
+            memory, disk = (share * self.parameters / 1e9 for share in (_MEMORY_BYTES, _DISK_BYTES))
+            self.report(f"this takes about {memory:.0f} GB of memory, and {disk:.0f} GB beside {self.out}")
+        self.report(f"exporting the encoder and the decoder of {len(self.widths)} beam widths to ONNX")
         full = self._export(torch.float32)
         parity = self._check_parity(full, texts)
         calibration, graphs = None, full
@@ -186,9 +187,10 @@ class _Export:
         agreement = self._compare(full, graphs, texts) if quality is None else None
         aside = start_aside(self.out)
         try:
-            multi_step = self._multi_step(graphs)
-            decoders = {width: with_own_writes(graph) for width, graph in graphs.decoders.items()}
-            save_all_graphs(aside, graphs.encoder, decoders, multi_step)
+            widths_of_steps = self.multi_step_widths if options.precision == "int8" else []
+            multi_step = multi_step_graphs({width: graphs.decoder(width) for width in widths_of_steps})
+            decoders = {width: with_own_writes(graphs.decoder(width)) for width in widths}
+            save_all_graphs(aside, graphs.encoder, decoders, multi_step, graphs.folder)
             invariant, golden = self._check_files(aside, graphs, texts)
             findings = Findings(options.precision, parity, quality, agreement, calibration, invariant, golden)
             manifest = complete(aside, self.checkpoint, widths, findings, options.about)
@@ -205,10 +207,12 @@ class _Export:
         self.report(f"wrote {self.out}: {len(manifest.files) + 1} files, {size / 1e6:.1f} MB")
         return manifest
 
-    def _export(self, dtype: torch.dtype) -> _Graphs:
-        model = self.checkpoint.transformer
-        decoders = {width: export_decoder(model, width, dtype) for width in self.widths}
-        return _Graphs(export_encoder(model, dtype), decoders)
+    def _export(self, dtype: torch.dtype) -> GraphSet:
+        return export_graphs(self.checkpoint.transformer, dtype, self.folder, beams=self.widths != [1])
+
+    def _few(self, sentences: int) -> int:
+        """Of a large model, whose every token costs, gates see fewer sentences."""
+        return max(sentences // 8, round(sentences * min(1.0, _LARGE_PARAMETERS / self.parameters)))
 
     def _runner(self, encoder: Path | bytes, decoder: Path | bytes, width: int = 1) -> GraphRunner:
         return GraphRunner(
@@ -223,19 +227,17 @@ class _Export:
             max_positions=self.checkpoint.config.transformer.max_positions,
         )
 
-    def _in_memory(self, graphs: _Graphs) -> GraphRunner:
-        return self._runner(graphs.encoder.SerializeToString(), graphs.decoders[1].SerializeToString())
-
-    def _check_parity(self, full: _Graphs, texts: Texts) -> Parity:
-        sample = spread(texts.ids, _PARITY_SENTENCES)
-        prefixes = spread(texts.prefixes, _PARITY_SENTENCES)
+    def _check_parity(self, full: GraphSet, texts: Texts) -> Parity:
+        count = self._few(_PARITY_SENTENCES)
+        sample, prefixes = spread(texts.ids, count), spread(texts.prefixes, count)
         parity = check_parity(
             self.checkpoint.transformer,
-            self._in_memory(full),
+            self._runner(*full.write()),
             sample,
             self.special.decoder_start_id,
             self.special.eos_id,
             prefixes,
+            self._few(MIN_PARITY_SENTENCES),
         )
         self.report(
             f"fp32 graphs against PyTorch, {parity.sentences} sentences: logits differ by at most "
@@ -243,17 +245,17 @@ class _Export:
         )
         return parity
 
-    def _quantize(self, full: _Graphs, texts: Texts) -> tuple[Calibration, _Graphs]:
+    def _quantize(self, full: GraphSet, texts: Texts) -> tuple[Calibration, GraphSet]:
         options = self.options
         files = options.calibration or options.dev_source
-        sample = calibration_sample(self.checkpoint, files, options.calibration_sentences)
+        sample = calibration_sample(self.checkpoint, files, self._few(options.calibration_sentences))
         names = ", ".join(path.name for path in files)
         self.report(
             f"calibrating int8 on {len(sample.lines)} sentences of {names} ({options.calibration_method})"
         )
         ranges = calibrate(
             full.encoder,
-            full.decoders[1],
+            full.single,
             sample.rows,
             options.calibration_method,
             start_id=self.special.decoder_start_id,
@@ -263,6 +265,7 @@ class _Export:
             suppressed_ids=self.special.suppressed_ids,
             max_positions=self.checkpoint.config.transformer.max_positions,
             prefixes=sample.prefixes,
+            folder=full.folder,
         )
         graphs = self._choose_bits(full, ranges, texts)
         assert graphs.weight_bits is not None
@@ -275,30 +278,23 @@ class _Export:
         )
         return calibration, graphs
 
-    def _choose_bits(self, full: _Graphs, ranges: CalibratedRanges, texts: Texts) -> _Graphs:
-        def quantize(bits: int) -> _Graphs:
-            decoders = {
-                width: quantize_graph(graph, ranges.decoder, bits, ranges.caches)
-                for width, graph in full.decoders.items()
-            }
-            return _Graphs(quantize_graph(full.encoder, ranges.encoder, bits, ranges.caches), decoders, bits)
-
+    def _choose_bits(self, full: GraphSet, ranges: CalibratedRanges, texts: Texts) -> GraphSet:
         if self.options.weight_bits is not None:
-            return quantize(self.options.weight_bits)
-        seven = quantize(7)
+            return quantize_graphs(full, ranges, self.options.weight_bits)
+        seven = quantize_graphs(full, ranges, 7)
         if texts.references is None:
             return seven
-        eight = quantize(8)
+        eight = quantize_graphs(full, ranges, 8)
         loss = self._bleu(eight, texts).bleu - self._bleu(seven, texts).bleu
         self.report(f"7-bit weights lose {loss:.2f} BLEU against 8-bit")
         return seven if loss < MAX_BLEU_LOSS_OF_7_BITS else eight
 
-    def _decode(self, graphs: _Graphs, texts: Texts) -> list[Decoded]:
+    def _decode(self, graphs: GraphSet, texts: Texts) -> list[Decoded]:
         if not graphs.results:
-            graphs.results = decode_all(self._in_memory(graphs), texts.ids, texts.prefixes)
+            graphs.results = decode_all(self._runner(*graphs.write()), texts.ids, texts.prefixes)
         return graphs.results
 
-    def _bleu(self, graphs: _Graphs, texts: Texts) -> Score:
+    def _bleu(self, graphs: GraphSet, texts: Texts) -> Score:
         assert texts.references is not None
         return self._score(self._decode(graphs, texts), texts.references)
 
@@ -307,7 +303,7 @@ class _Export:
         measured = score([decode(result.tokens) for result in results], references)
         return Score(bleu=measured.bleu, chrf=measured.chrf)
 
-    def _compare(self, full: _Graphs, graphs: _Graphs, texts: Texts) -> Agreement | None:
+    def _compare(self, full: GraphSet, graphs: GraphSet, texts: Texts) -> Agreement | None:
         """Without references, judge by how close the translations are to those of fp32."""
         precision = self.options.precision
         if precision == "fp32":
@@ -328,12 +324,12 @@ class _Export:
             )
         return found.model_copy(update={"loss_accepted_by_flag": lost})
 
-    def _judge(self, full: _Graphs, graphs: _Graphs, texts: Texts) -> Quality | None:
+    def _judge(self, full: GraphSet, graphs: GraphSet, texts: Texts) -> Quality | None:
         precision = self.options.precision
         if texts.references is None:
             return None
         self.report(f"translating {len(texts.ids)} dev sentences")
-        judged: dict[Precision, _Graphs] = {"fp32": full, precision: graphs}
+        judged: dict[Precision, GraphSet] = {"fp32": full, precision: graphs}
         scores = {name: self._bleu(of_one, texts) for name, of_one in judged.items()}
         for name, measured in scores.items():
             self.report(f"{name}: BLEU {measured.bleu:.2f}, chrF {measured.chrf:.2f}")
@@ -363,22 +359,18 @@ class _Export:
             loss_accepted_by_flag=loss > MAX_BLEU_LOSS,
         )
 
-    def _multi_step(self, graphs: _Graphs) -> dict[int, onnx.ModelProto]:
-        if self.options.precision != "int8":
-            return {}
-        return multi_step_graphs({width: graphs.decoders[width] for width in self.multi_step_widths})
-
-    def _check_files(self, aside: Path, graphs: _Graphs, texts: Texts) -> tuple[bool, tuple[Golden, ...]]:
+    def _check_files(self, aside: Path, graphs: GraphSet, texts: Texts) -> tuple[bool, tuple[Golden, ...]]:
         """Run the gates that look at the written files: batch invariance, beam graphs, golden sentences."""
         encoder = aside / ENCODER_FILE
         single = self._runner(encoder, aside / decoder_file(1))
         results = self._decode(graphs, texts)
         # Spread, so that short and long sentences and all directions meet in one batch.
-        ids, chosen = texts.ids, spread(results, _INVARIANCE_SENTENCES)
+        ids, chosen = texts.ids, spread(results, self._few(_INVARIANCE_SENTENCES))
         sources, targets = [ids[result.index] for result in chosen], [result.tokens for result in chosen]
         invariant = is_batch_invariant(single, sources, targets)
         self.report(f"batch-invariant bit by bit: {'yes' if invariant else 'no'}")
-        few = spread(sources, _BEAM_SENTENCES), spread(targets, _BEAM_SENTENCES)
+        some = self._few(_BEAM_SENTENCES)
+        few = spread(sources, some), spread(targets, some)
         lengths = [len(target) + 1 for target in few[1]]
         check_multi_step(aside, single, 1, few[0], lengths, self.report)
         for width in self.widths[1:]:
@@ -394,5 +386,13 @@ class _Export:
         golden: list[Golden] = []
         for part, of_part in texts.of_parts(results):
             own = [replace(result, index=index) for index, result in enumerate(of_part)]
-            golden += pick_golden(runner, self.checkpoint.tokenizer, part.sources, part.ids, own, part.prefix)
+            golden += pick_golden(
+                runner,
+                self.checkpoint.tokenizer,
+                part.sources,
+                part.ids,
+                own,
+                part.prefix,
+                self._few(GOLDEN_CANDIDATES),
+            )
         return tuple(golden)

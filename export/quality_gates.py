@@ -6,7 +6,7 @@ Gates run graphs through ``GraphRunner`` and raise ``GateError`` with one line t
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,9 @@ MIN_AGREEMENT_BLEU = 80.0
 MAX_BEAM_DIFFERENCE = {"fp32": 1e-4, "fp16": 0.5, "int8": 0.5}
 MIN_GOLDEN_SENTENCES, GOLDEN_SENTENCES = 5, 8
 MIN_GOLDEN_TOKENS, MAX_GOLDEN_TOKENS = 3, 30
-_GOLDEN_CANDIDATES = 400
+GOLDEN_CANDIDATES = 400
 _TOGETHER = 4
+_SCORED_TOGETHER = 16
 
 
 class GateError(Exception):
@@ -70,6 +71,7 @@ def check_parity(
     start_id: int,
     eos_id: int,
     prefixes: Sequence[Tokens] = (),
+    least: int = MIN_PARITY_SENTENCES,
 ) -> Parity:
     """Compare fp32 graphs with PyTorch on greedy translations.
 
@@ -81,17 +83,15 @@ def check_parity(
         GateError: too few sentences, a token is not the best, or logits differ by more than 1e-4 without
             PyTorch's own being about as far from the same computation in float64.
     """
-    if len(sources) < MIN_PARITY_SENTENCES:
+    if len(sources) < least:
         raise GateError(
-            f"parity needs at least {MIN_PARITY_SENTENCES} sentences, there are {len(sources)}: "
-            "give a longer --dev-source"
+            f"parity needs at least {least} sentences, there are {len(sources)}: give a longer --dev-source"
         )
     largest, same, right = 0.0, 0, 0
     translations = decode_all(runner, sources, prefixes)
-    for result in translations:
+    for result, ours in _scored(runner, sources, translations):
         forced = len(prefixes[result.index]) if prefixes else 0
         source, tokens = sources[result.index], result.tokens
-        ours = runner.forced([source], [tokens])[0]
         theirs = _logits(model, source, [start_id, *tokens])
         if not np.isfinite(ours).all():
             raise GateError("the fp32 graphs compute logits that are not finite")
@@ -125,16 +125,27 @@ def _check_rounding(
     """
     exact = copy.deepcopy(model).double()
     ours = theirs = 0.0
-    for result in translations:
+    for result, logits in _scored(runner, sources, translations):
         source, tokens = sources[result.index], [start_id, *result.tokens]
         expected = _logits(exact, source, tokens)
-        ours = max(ours, float(np.abs(runner.forced([source], [result.tokens])[0] - expected).max()))
+        ours = max(ours, float(np.abs(logits - expected).max()))
         theirs = max(theirs, float(np.abs(_logits(model, source, tokens) - expected).max()))
     if not ours <= MAX_ROUNDING_RATIO * theirs:
         raise GateError(
             f"fp32 logits differ from PyTorch by {largest:.2e}, more than {MAX_LOGIT_DIFFERENCE:.0e}, and "
             f"from float64 by {ours:.2e}, more than {MAX_ROUNDING_RATIO} times PyTorch's {theirs:.2e}"
         )
+
+
+def _scored(
+    runner: GraphRunner, sources: Sequence[Source], results: Sequence[Decoded]
+) -> Iterator[tuple[Decoded, NDArray[np.float32]]]:
+    """Score translations, some of similar length at a time: alone, each step would read all weights."""
+    ordered = sorted(results, key=lambda result: len(result.tokens))
+    for start in range(0, len(ordered), _SCORED_TOGETHER):
+        some = ordered[start : start + _SCORED_TOGETHER]
+        rows = runner.forced([sources[one.index] for one in some], [one.tokens for one in some])
+        yield from zip(some, rows, strict=True)
 
 
 @torch.inference_mode()
@@ -237,6 +248,7 @@ def pick_golden(
     sources: Sequence[Source],
     results: Sequence[Decoded],
     prefix: Tokens = (),
+    candidates: int = GOLDEN_CANDIDATES,
 ) -> tuple[Golden, ...]:
     """Choose sentences whose greedy translation hangs on no close call, so that every machine repeats it.
 
@@ -251,9 +263,11 @@ def pick_golden(
         for result in results
         if result.finished and MIN_GOLDEN_TOKENS <= len(result.tokens) <= MAX_GOLDEN_TOKENS
     ]
-    ranked = sorted(
-        eligible[:_GOLDEN_CANDIDATES], key=lambda result: -_margin(runner, sources, result, len(prefix))
-    )
+    margins = {
+        result.index: _margin(logits[len(prefix) :], runner.suppressed_ids)
+        for result, logits in _scored(runner, sources, eligible[:candidates])
+    }
+    ranked = sorted(eligible[:candidates], key=lambda result: -margins[result.index])
     lengths: set[int] = set()
     distinct: list[Decoded] = []
     others: list[Decoded] = []
@@ -284,8 +298,7 @@ def _golden_source(text: str, source: Source) -> dict[str, Any]:
     return {"source": text, "source_ids": tuple(source)}
 
 
-def _margin(runner: GraphRunner, sources: Sequence[Source], result: Decoded, forced: int) -> float:
-    logits = runner.forced([sources[result.index]], [result.tokens])[0][forced:]
-    logits[:, runner.suppressed_ids] = -np.inf
+def _margin(logits: NDArray[np.float32], suppressed_ids: Sequence[int]) -> float:
+    logits[:, suppressed_ids] = -np.inf
     best = np.partition(logits, -2, axis=1)[:, -2:]
     return float((best[:, 1] - best[:, 0]).min())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -12,6 +13,7 @@ import torch
 from torch.export import Dim
 
 from export.graph.graphs import DecoderGraph, EncoderGraph, RmsNormOperator
+from export.graph.large_weights import to_proto
 from model.config import Mixer
 from model.transformer import Transformer
 
@@ -53,15 +55,18 @@ def decoder_output_names(layers: int, *, mixer: Mixer = "attention") -> list[str
     return ["logits"] + [f"{kind}_out_{i}" for i in range(layers) for kind in kinds]
 
 
-def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> onnx.ModelProto:
+def export_encoder(
+    model: Transformer, dtype: torch.dtype = torch.float32, weights: Path | None = None
+) -> onnx.ModelProto:
     """Export the encoder with the projections of its output for every decoder layer.
 
     Args:
         model: the trained model; it is not changed.
         dtype: float32, or float16 for CUDA.
+        weights: file to make of the large weights; None leaves them inside.
 
     Returns:
-        The graph, weights included, dynamic in N and S.
+        The graph, dynamic in N and S.
     """
     graph = EncoderGraph(frozen(model, dtype), unpads=dtype != torch.float16)
     features = model.config.source_features
@@ -70,11 +75,14 @@ def export_encoder(model: Transformer, dtype: torch.dtype = torch.float32) -> on
     n, s = Dim("sentences"), Dim("source")
     dynamic = {"source": {0: n, 1: s}, "lengths": {0: n}}
     names = encoder_output_names(model.config.decoder_layers)
-    return export_graph(graph, example, dynamic, encoder_input_names(features), names)
+    return export_graph(graph, example, dynamic, encoder_input_names(features), names, weights)
 
 
 def export_decoder(
-    model: Transformer, beam_width: int, dtype: torch.dtype = torch.float32
+    model: Transformer,
+    beam_width: int,
+    dtype: torch.dtype = torch.float32,
+    weights: Path | None = None,
 ) -> onnx.ModelProto:
     """Export one decoder step for a beam width.
 
@@ -82,9 +90,10 @@ def export_decoder(
         model: the trained model; it is not changed.
         beam_width: K, beams of a sentence that share its cross keys and values.
         dtype: float32, or float16 for CUDA.
+        weights: file to make of the large weights; None leaves them inside.
 
     Returns:
-        The graph, weights included, dynamic in N (and R = N*K), S and P.
+        The graph, dynamic in N (and R = N*K), S and P.
     """
     config = model.config
     layers, heads, head_dim = config.decoder_layers, config.decoder_heads, config.decoder_head_dim
@@ -119,12 +128,19 @@ def export_decoder(
     }
     graph = DecoderGraph(frozen(model, dtype), beam_width)
     inputs = decoder_input_names(layers, appends=appends, mixer=mixer)
-    return export_graph(graph, example, dynamic, inputs, decoder_output_names(layers, mixer=mixer))
+    outputs = decoder_output_names(layers, mixer=mixer)
+    return export_graph(graph, example, dynamic, inputs, outputs, weights)
 
 
 def frozen(model: Transformer, dtype: torch.dtype) -> Transformer:
-    """Copy a model for export: on the processor, in eval mode, RMSNorm as one operator."""
-    frozen = copy.deepcopy(model).to(device="cpu", dtype=dtype).eval()
+    """Copy a model for export: on the processor, in eval mode, RMSNorm as one operator.
+
+    Weights that stay what they are are shared, not copied.
+    """
+    weights = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()]
+    alike = all(tensor.dtype == dtype and tensor.device.type == "cpu" for tensor in weights)
+    shared = {id(tensor): tensor for tensor in weights} if alike else {}
+    frozen = copy.deepcopy(model, shared).to(device="cpu", dtype=dtype).eval()
     for parent in list(frozen.modules()):
         for name, child in parent.named_children():
             if isinstance(child, torch.nn.RMSNorm):
@@ -138,6 +154,7 @@ def export_graph(
     dynamic: dict[str, Any],
     input_names: list[str],
     output_names: list[str],
+    weights: Path | None = None,
 ) -> onnx.ModelProto:
     """Turn a module into a graph.
 
@@ -147,6 +164,7 @@ def export_graph(
         dynamic: axes of them that may have another size, as `torch.export` takes them.
         input_names: of the graph.
         output_names: names of its outputs.
+        weights: file to make of the large weights; None leaves them inside.
 
     Raises:
         RuntimeError: the exporter has no result.
@@ -166,4 +184,4 @@ def export_graph(
         )
     if program is None:
         raise RuntimeError("torch.onnx.export returned nothing")
-    return program.model_proto
+    return to_proto(program.model, weights)

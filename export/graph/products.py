@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
+
+from export.graph.large_weights import values_of
 
 DOMAIN = "com.microsoft"
 """Of the operators below."""
@@ -34,7 +36,7 @@ class Product:
 
     Attributes:
         input: name of the activations, float [..., I].
-        weight: float32 [I, O].
+        weight: float32 [I, O], a view of what the graph holds.
         bias: name of the bias, [O], or None.
         output: name of the result, float [..., O].
         nodes: positions in ``graph.node`` of the nodes that compute it, ascending.
@@ -48,9 +50,15 @@ class Product:
 
 
 class GraphIndex:
-    """Initializers and consumers of a graph by name, as they were when the index was made."""
+    """Initializers and consumers of a graph by name, as they were when the index was made.
 
-    def __init__(self, graph: onnx.GraphProto) -> None:
+    Args:
+        graph: any.
+        folder: of the files that large weights are kept in, if they are.
+    """
+
+    def __init__(self, graph: onnx.GraphProto, folder: Path | None = None) -> None:
+        self._folder = folder
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.consumers: dict[str, list[int]] = {}
         for position, node in enumerate(graph.node):
@@ -60,7 +68,7 @@ class GraphIndex:
 
     def array(self, name: str) -> NDArray[np.generic]:
         """Return the values of an initializer."""
-        return numpy_helper.to_array(self.initializers[name])
+        return values_of(self.initializers[name], self._folder)
 
     def is_float(self, name: str, rank: int) -> bool:
         """Tell whether ``name`` is a float32 initializer of this rank."""
@@ -92,7 +100,7 @@ def _from_matmul(graph: onnx.GraphProto, index: GraphIndex, position: int) -> Pr
     node = graph.node[position]
     weight = np.asarray(index.array(node.input[1]), np.float32)
     if node.op_type == TRANSPOSED_PRODUCT:
-        weight = np.ascontiguousarray(weight.T)
+        weight = weight.T
     follower = index.only_consumer(node.output[0])
     if follower is not None and graph.node[follower].op_type == "Add":
         add = graph.node[follower]
@@ -114,5 +122,5 @@ def _from_gemm(index: GraphIndex, node: onnx.NodeProto, position: int) -> Produc
     bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
     if bias is not None and not index.is_float(bias, 1):
         raise ValueError(f"Gemm {node.output[0]} adds something that is no vector")
-    weight = np.ascontiguousarray(weight.T) if attributes.get("transB", 0) else weight
+    weight = weight.T if attributes.get("transB", 0) else weight
     return Product(node.input[0], weight, bias, node.output[0], (position,))

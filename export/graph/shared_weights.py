@@ -8,26 +8,30 @@ from pathlib import Path
 from typing import BinaryIO
 
 import onnx
-from onnx.external_data_helper import set_external_data
+
+from export.graph.large_weights import refer, values_of
 
 INLINE_BYTES = 1024
 _ALIGNMENT = 64
 
 
-def save_graphs(directory: Path, graphs: Mapping[str, onnx.ModelProto], weights_name: str) -> None:
+def save_graphs(
+    directory: Path, graphs: Mapping[str, onnx.ModelProto], weights_name: str, folder: Path | None = None
+) -> None:
     """Write graphs that share one file of weights.
 
     Args:
         directory: where to write.
-        graphs: file name to graph with its weights inside; the graphs are not changed.
+        graphs: file name to graph; the graphs are not changed.
         weights_name: file for all tensors of at least 1 KiB; equal tensors are stored once.
+        folder: of the files that large weights are kept in so far, if they are.
     """
     with (directory / weights_name).open("wb") as stream:
         offsets: dict[bytes, int] = {}
         for name, graph in graphs.items():
             slim = strip(graph)
             for tensor in slim.graph.initializer:
-                _move_out(tensor, stream, offsets, weights_name)
+                _move_out(tensor, stream, offsets, weights_name, folder)
             (directory / name).write_bytes(slim.SerializeToString(deterministic=True))
 
 
@@ -49,9 +53,13 @@ def strip(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _move_out(
-    tensor: onnx.TensorProto, stream: BinaryIO, offsets: dict[bytes, int], weights_name: str
+    tensor: onnx.TensorProto,
+    stream: BinaryIO,
+    offsets: dict[bytes, int],
+    weights_name: str,
+    folder: Path | None,
 ) -> None:
-    content = onnx.numpy_helper.to_array(tensor).tobytes()
+    content = values_of(tensor, folder).tobytes()
     if len(content) < INLINE_BYTES:
         return
     digest = hashlib.sha256(content).digest()
@@ -59,8 +67,4 @@ def _move_out(
         stream.write(b"\0" * (-stream.tell() % _ALIGNMENT))
         offsets[digest] = stream.tell()
         stream.write(content)
-    tensor.raw_data = content
-    set_external_data(tensor, weights_name, offset=offsets[digest], length=len(content))
-    tensor.ClearField("raw_data")
-    tensor.ClearField("float_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
+    refer(tensor, weights_name, offsets[digest], len(content))

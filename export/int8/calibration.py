@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from export.graph.large_weights import write_graph
 from export.graph.products import GraphIndex, find_products
 from export.graph.runner import GraphRunner, Source, Tokens, force
 from export.int8.quantize import ActivationRange
@@ -58,6 +60,7 @@ def calibrate(
     suppressed_ids: Sequence[int] = (),
     max_positions: int | None = None,
     prefixes: Sequence[Tokens] = (),
+    folder: Path | None = None,
 ) -> CalibratedRanges:
     """Translate a sample greedily with the fp32 graphs and choose a range for the input of every product.
 
@@ -74,15 +77,16 @@ def calibrate(
         suppressed_ids: tokens that are never written.
         max_positions: of the model; None if no sentence can come near.
         prefixes: what each sentence's target begins with; empty for nothing.
+        folder: of the files that large weights of the graphs are kept in, if they are.
 
     Returns:
         Ranges for both graphs; padding and finished sentences do not count.
     """
-    encoder_names, decoder_names = _watched(encoder), _watched(decoder)
+    encoder_names, decoder_names = _watched(encoder, folder), _watched(decoder, folder)
     packed = packed_projections(decoder.graph)
     runner = GraphRunner(
-        _with_outputs(encoder, encoder_names),
-        _with_outputs(decoder, [*decoder_names, *packed]),
+        _with_outputs(encoder, encoder_names, folder, "watched.encoder.onnx"),
+        _with_outputs(decoder, [*decoder_names, *packed], folder, "watched.decoder.onnx"),
         start_id=start_id,
         eos_id=eos_id,
         pad_id=pad_id,
@@ -228,14 +232,18 @@ def packed_projections(graph: onnx.GraphProto) -> dict[str, int]:
     }
 
 
-def _watched(model: onnx.ModelProto) -> list[str]:
-    return [product.input for product in find_products(model.graph, GraphIndex(model.graph))]
+def _watched(model: onnx.ModelProto, folder: Path | None) -> list[str]:
+    return [product.input for product in find_products(model.graph, GraphIndex(model.graph, folder))]
 
 
-def _with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> bytes:
+def _with_outputs(
+    model: onnx.ModelProto, names: Sequence[str], folder: Path | None, file: str
+) -> bytes | Path:
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     for name in dict.fromkeys(names):
         watched.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    if folder is not None:
+        return write_graph(watched, folder / file)
     content: bytes = watched.SerializeToString()
     return content

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -23,6 +24,8 @@ from onnx import helper, numpy_helper
 from export.graph.products import DOMAIN, INTEGER_PRODUCT, GraphIndex, Product, find_products
 from export.int8.fused_attention import fuse_attention
 from export.int8.quantized_caches import quantize_caches
+
+_BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,13 @@ def quantize_columns(weight: NDArray[np.float32], bits: int) -> tuple[NDArray[np
         int8 [I, O] and scales float32 [O].
     """
     limit = 2 ** (bits - 1) - 1
-    scales = (np.abs(weight).max(axis=0) / limit).astype(np.float32)
+    scales = (np.maximum(weight.max(axis=0), -weight.min(axis=0)) / limit).astype(np.float32)
     scales[scales == 0] = 1.0
-    return np.clip(np.rint(weight / scales), -limit, limit).astype(np.int8), scales
+    rounded = np.empty(weight.shape, np.int8)
+    for start in range(0, len(weight), _BLOCK_ROWS):  # a head of 256,000 words takes 1 GB in fp32
+        block = weight[start : start + _BLOCK_ROWS]
+        rounded[start : start + _BLOCK_ROWS] = np.clip(np.rint(block / scales), -limit, limit)
+    return rounded, scales
 
 
 def quantize_graph(
@@ -66,21 +73,23 @@ def quantize_graph(
     ranges: Sequence[ActivationRange],
     weight_bits: int,
     caches: Mapping[str, NDArray[np.float32]] | None = None,
+    folder: Path | None = None,
 ) -> onnx.ModelProto:
-    """Return an int8 copy of an fp32 graph with weights inside.
+    """Return an int8 copy of an fp32 graph, its own weights inside.
 
     Args:
         model: as exported; inputs and outputs keep names, shapes and, but for the caches, types.
         ranges: one for each product, in the order of ``find_products``.
         weight_bits: 8, or 7 for machines that saturate.
         caches: largest magnitudes of a cache's channels, float32 [E], by name; caches not named stay fp32.
+        folder: of the files that large weights of the fp32 graph are kept in, if they are.
 
     Raises:
         ValueError: the number of ranges and products differs.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    rewrite = _Rewrite(result.graph, weight_bits)
+    rewrite = _Rewrite(result.graph, weight_bits, folder)
     products = find_products(result.graph, rewrite.index)
     if len(products) != len(ranges):
         raise ValueError(f"{len(products)} products, but ranges for {len(ranges)}")
@@ -104,9 +113,9 @@ def quantize_graph(
 class _Rewrite:
     """One graph being rewritten: nodes to put in place of others, and new initializers."""
 
-    def __init__(self, graph: onnx.GraphProto, weight_bits: int) -> None:
+    def __init__(self, graph: onnx.GraphProto, weight_bits: int, folder: Path | None) -> None:
         self.graph = graph
-        self.index = GraphIndex(graph)
+        self.index = GraphIndex(graph, folder)
         self._weight_bits = weight_bits
         self._replacements: dict[int, list[onnx.NodeProto]] = {}
         self._added: dict[str, onnx.TensorProto] = {}

@@ -11,6 +11,7 @@ import onnx
 import pytest
 import torch
 
+import export.graph.graph_set
 import export.pipeline
 from export.assemble import WEIGHTS_FILE
 from export.bundle import Manifest, load_manifest, verify_bundle
@@ -37,12 +38,14 @@ def _exported(width: int, dtype: torch.dtype, checkpoint: Path) -> onnx.ModelPro
 def each_graph_once(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every test here the tiny checkpoint's graphs, exported once: they cost seconds each."""
     monkeypatch.setattr(
-        export.pipeline, "export_encoder", lambda model, dtype: _exported(0, dtype, tiny_checkpoint)
+        export.graph.graph_set,
+        "export_encoder",
+        lambda model, dtype, weights: _exported(0, dtype, tiny_checkpoint),
     )
     monkeypatch.setattr(
-        export.pipeline,
+        export.graph.graph_set,
         "export_decoder",
-        lambda model, width, dtype: _exported(width, dtype, tiny_checkpoint),
+        lambda model, width, dtype, weights: _exported(width, dtype, tiny_checkpoint),
     )
 
 
@@ -74,6 +77,21 @@ def test_an_fp32_bundle_states_what_was_measured(tiny_bundle: Path) -> None:
     assert manifest.quality.signature_chrf.startswith("nrefs:1")
     assert manifest.calibration is None
     assert manifest.batch_invariant
+
+
+def test_of_a_large_model_fewer_sentences_are_enough(
+    tiny_checkpoint: Path, text: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export.pipeline, "_LARGE_PARAMETERS", 1000)
+    lines: list[str] = []
+    options = ExportOptions("fp32", [text[0]], [text[1]], beam_widths=(1, 3))
+    manifest = export_bundle(tiny_checkpoint, tmp_path / "out", options, lines.append)
+    assert lines[0].startswith("this takes about ")
+    assert lines[0].endswith(f"GB beside {tmp_path / 'out'}")
+    assert manifest.parity is not None
+    assert manifest.parity.sentences == manifest.parity.same_tokens == 300 // 8
+    assert len(manifest.golden) >= 5
+    assert [path.name for path in tmp_path.iterdir()] == ["out"], "nothing is left of the graphs"
 
 
 def test_an_int8_bundle_states_its_loss_and_its_calibration(tiny_bundle_int8: Path) -> None:

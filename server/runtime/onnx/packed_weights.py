@@ -6,11 +6,13 @@ packed weights in a file beside it. Sessions that are opened from there map the 
 bundle have the same weights, so their files are equal and become hard links of one.
 
 What is packed depends on the processor and on the version of ONNX Runtime. A folder is written aside and
-renamed, so it is complete or missing, and every file is compared with its hash before it is mapped: reading
-behind the end of a mapped file would end the process.
+renamed, so it is complete or missing, and checksums are compared before a file is mapped: reading behind
+the end of a mapped file would end the process. The folder is nobody else's, so this is against damage, not
+malice: CRC-32 takes a sixth of the time of SHA-256, a third of the start of 0.6 billion parameters.
 """
 
 import contextlib
+import filecmp
 import hashlib
 import json
 import logging
@@ -19,12 +21,13 @@ import platform
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import onnxruntime as ort
 
-from export.bundle import BundleError, Manifest, hash_file
+from export.bundle import BundleError, Manifest
 from server.process_tuning import return_free_memory
 from server.runtime.onnx.session_options import CPU, open_session, session_options
 
@@ -67,7 +70,7 @@ def open_packed(file: Path, options: ort.SessionOptions) -> ort.InferenceSession
 def _key(manifest: Manifest) -> str:
     """Name the folder by what the packed weights depend on."""
     graphs = sorted((name, entry.sha256) for name, entry in manifest.files.items())
-    facts = [str(graphs), ort.__version__, platform.machine(), *_processor()]
+    facts = ["CRC-32", str(graphs), ort.__version__, platform.machine(), *_processor()]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 
@@ -85,12 +88,12 @@ def _is_sound(folder: Path) -> bool:
     try:
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{folder} belongs to another user")
-        hashes = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-        known: dict[int, str] = {}
-        for name, expected in hashes.items():
+        checksums = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        known: dict[int, int] = {}
+        for name, expected in checksums.items():
             inode = (folder / name).stat().st_ino
             if inode not in known:
-                known[inode] = hash_file(folder / name)
+                known[inode] = _checksum(folder / name)
             if known[inode] != expected:
                 raise BundleError(name, "is damaged")
     except FileNotFoundError:
@@ -107,13 +110,13 @@ def _pack(root: Path, folder: Path, directory: Path, manifest: Manifest) -> None
     _remove_unused(root)
     aside = Path(tempfile.mkdtemp(prefix=".", dir=root))
     try:
-        hashes: dict[str, str] = {}
+        checksums: dict[str, int] = {}
         for file in dict.fromkeys(manifest.graph_files):
             _save(directory / file, aside / file, smallest_bytes=4 * manifest.architecture.vocab_size + 1)
             for path in (aside / file, aside / _weights(file)):
                 if path.exists():
-                    _add(hashes, path)
-        (aside / _INDEX).write_text(json.dumps(hashes), encoding="utf-8")
+                    _add(checksums, path)
+        (aside / _INDEX).write_text(json.dumps(checksums), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileExistsError):  # another process was faster
             aside.rename(folder)
@@ -146,17 +149,25 @@ def _weights(graph: str) -> str:
     return f"{graph}.weights"
 
 
-def _add(hashes: dict[str, str], path: Path) -> None:
-    """Note a file's hash, and replace the file by a link where there is an equal one."""
-    found = hash_file(path)
-    for name, known in hashes.items():
-        if known == found:
+def _add(checksums: dict[str, int], path: Path) -> None:
+    """Note a file's checksum, and replace the file by a link where there is an equal one."""
+    found = _checksum(path)
+    for name, known in checksums.items():
+        if known == found and filecmp.cmp(path.with_name(name), path, shallow=False):
             with contextlib.suppress(OSError):  # not every file system has links
                 link = path.with_name(".link")
                 link.hardlink_to(path.with_name(name))
                 link.replace(path)
             break
-    hashes[path.name] = found
+    checksums[path.name] = found
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            found = zlib.crc32(block, found)
+    return found
 
 
 def _remove_unused(root: Path) -> None:
