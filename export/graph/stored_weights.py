@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
-from onnx.external_data_helper import set_external_data
 
+from export.graph.large_weights import refer
 from export.graph.products import (
     DOMAIN,
     INTEGER_PRODUCT,
@@ -50,9 +50,7 @@ class _Stored:
     def tensor(self, name: str) -> TensorProto:
         """Refer to it by a name."""
         tensor = numpy_helper.from_array(np.ascontiguousarray(self.values), name)
-        set_external_data(tensor, self.location, offset=self.offset, length=self.values.nbytes)
-        tensor.ClearField("raw_data")
-        tensor.data_location = TensorProto.EXTERNAL
+        refer(tensor, self.location, self.offset, self.values.nbytes)
         return tensor
 
 
