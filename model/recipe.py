@@ -175,7 +175,7 @@ class Augment(_Section):
     )
 
     mask_share: float = Field(
-        default=0.0, ge=0, le=1, description="of all pairs, once more with masks (PH1) for aligned words"
+        default=0.0, ge=0, le=1, description="of all pairs, once more with masks for or by aligned words"
     )
     literal_share: float = Field(
         default=0.0, ge=0, le=1, description="likewise with numbers, units, URLs, placeholders, codes"

@@ -1,4 +1,4 @@
-"""Rewrites aligned words on both sides: a mask or a literal in their place, or tags and quotes around them.
+"""Rewrites aligned words on both sides: a mask in their place or beside them, a literal, tags or quotes.
 
 A model that saw `PH1`, `{name}` or `<b>` only as noise drops them. Swapped in for words that translate each
 other they stand where they belong on either side (compare OpusTrainer's Placeholders and Tags; Post et al.,
@@ -22,6 +22,9 @@ _COMMON = 150
 _LONGEST = 60
 """Words of a sentence; longer ones are not aligned, whose cost grows with the square."""
 
+_AT_ENDS = 0.25
+"""Share of inserted texts that come first or last in their sentence."""
+
 _WRAPPERS = (
     *[
         (f"<{name}>", f"</{name}>")
@@ -43,9 +46,13 @@ class SpanAugmenter:
         self._lexicon = lexicon
 
     def masked(self, pair: Pair, rng: np.random.Generator) -> Pair | None:
-        """Put one to three masks in the place of words; None if no word can be replaced."""
-        count = int(rng.choice([1, 1, 1, 2, 2, 3]))
-        return self._replaced(pair, masks(count, rng), rng)
+        """Put one to four masks in the place of words or between them; None if no words can be linked."""
+        texts = masks(int(rng.choice([1, 1, 1, 2, 2, 3, 4])), rng)
+        replaced = int(rng.integers(len(texts) + 1))
+        changed = self._replaced(pair, texts[:replaced], rng) if replaced else pair
+        if changed is None or replaced == len(texts):
+            return changed
+        return self._inserted(changed, texts[replaced:], rng)
 
     def with_literals(self, pair: Pair, rng: np.random.Generator) -> Pair | None:
         """Put one or two literals in the place of words, or one at an end; None if there is no place."""
@@ -92,6 +99,24 @@ class SpanAugmenter:
             [(target[j].start, target[j].end, text) for (_, j), text in zip(chosen, texts, strict=False)],
         ]
         return _edited(pair[0], sides[0]), _edited(pair[1], sides[1])
+
+    def _inserted(self, pair: Pair, texts: Sequence[str], rng: np.random.Generator) -> Pair | None:
+        """Put texts beside linked words, or at an end: a span in the midst of a sentence replaces no word."""
+        source, target, links = self._aligned(pair)
+        if not links:
+            return None
+        edits: tuple[list[tuple[int, int, str]], ...] = ([], [])
+        for text in texts:
+            at_end, before = rng.random() < _AT_ENDS, rng.random() < 0.5
+            i, j = links[int(rng.integers(len(links)))]
+            if at_end:
+                places = (0, 0) if before else (len(pair[0]), len(pair[1]))
+            else:
+                before = before and source[i].text[0].isalnum()
+                places = (source[i].start, target[j].start) if before else (source[i].end, target[j].end)
+            for side, place in zip(edits, places, strict=True):
+                side.append((place, place, f"{text} " if before else f" {text}"))
+        return _edited(pair[0], edits[0]), _edited(pair[1], edits[1])
 
     def _replaceable(self, source: str, target: str) -> bool:
         """Tell whether a word carries meaning of its own: a number, or no common word of its language."""

@@ -1,4 +1,4 @@
-"""Masks, literals and tags stand on both sides, in the place of words that translate each other."""
+"""Masks, literals and tags stand on both sides, for words that translate each other, or by them."""
 
 import re
 
@@ -31,27 +31,39 @@ def spans(pairs: list[tuple[str, str]]) -> SpanAugmenter:
     return SpanAugmenter(WordLexicon.learn([one for one, _ in pairs], [two for _, two in pairs]))
 
 
-def test_masks_replace_words_that_translate_each_other(
+def test_masks_replace_words_that_translate_each_other_or_stand_beside_them(
     spans: SpanAugmenter, pairs: list[tuple[str, str]]
 ) -> None:
     rng = np.random.default_rng(1)
     drawn = [(pair, spans.masked(pair, rng)) for pair in pairs[:600]]
     changed = [(old, new) for old, new in drawn if new is not None]
     assert len(changed) > 400
-    right = 0
+    right, replaced, beside, at_ends = 0, 0, 0, 0
     for old, new in changed:
-        found = [MASK.findall(side) for side in new]
+        source, target = (side.replace(".", " .").split() for side in new)
+        found = [[word for word in side if MASK.fullmatch(word)] for side in (source, target)]
         assert sorted(found[0]) == sorted(found[1])
         assert len(set(found[0])) == len(found[0]) >= 1
-        places = [
-            {
-                new_word.rstrip("."): old_word
-                for old_word, new_word in zip(one.split(), two.split(), strict=True)
-            }
-            for one, two in zip(old, new, strict=True)
-        ]
-        right += all(WORDS[places[0][mask].rstrip(".")] == places[1][mask].rstrip(".") for mask in found[0])
+        left = [[word for word in side if word not in found[0]] for side in (source, target)]
+        right += sorted(WORDS.get(word, word) for word in left[0]) == sorted(left[1])
+        gone = len(old[0].split()) + 1 - len(left[0])
+        assert 0 <= gone <= len(found[0])
+        replaced += gone
+        if not gone and len(found[0]) == 1:
+            here, there = source.index(found[0][0]), target.index(found[0][0])
+            ends = here in (0, len(source) - 1) and there in (0, len(target) - 1)
+            neighbours = [
+                (side[place - 1 : place], side[place + 1 : place + 2])
+                for side, place in ((source, here), (target, there))
+            ]
+            at_ends += ends
+            beside += any(
+                [WORDS.get(word, word) for word in one] == two for one, two in zip(*neighbours, strict=True)
+            )
     assert right > 0.97 * len(changed)
+    assert replaced > 150
+    assert beside > 60
+    assert 10 < at_ends < beside / 2
     assert len({mask for _, new in changed for mask in MASK.findall(new[0])}) > 20
 
 
