@@ -60,6 +60,13 @@ class _Side:
             if piece[0] == _WORD_BEGINS and piece[1:].isalpha()
         }
 
+    def word_score(self, word: str) -> float | None:
+        return self._score(_WORD_BEGINS + word)
+
+    def _score(self, piece: str) -> float | None:
+        number = self.processor.piece_to_id(piece)
+        return None if number == self.processor.unk_id() else float(self.processor.get_score(number))
+
 
 class _ListedSide(_Side):
     """A SentencePiece model that only cuts; ids come from a list, as in MarianMT.
@@ -124,6 +131,9 @@ class _ByteLevelSide(_Side):
             for i, piece in enumerate(self.pieces())
             if piece[0] == _WORD_BEGINS and piece[1:].isalpha()
         }
+
+    def word_score(self, word: str) -> float | None:
+        return self._score(to_characters(f" {word}"))
 
 
 def _shown(content: bytes) -> str:
@@ -232,6 +242,14 @@ class Tokenizer:
         Of a unigram model the score is a log-probability, of byte-pair encoding minus the rank.
         """
         return self._source.words()
+
+    def source_word_score(self, word: str) -> float | None:
+        """Give the score of one of the source words, None if it is none; see `source_words`.
+
+        Args:
+            word: of letters only.
+        """
+        return self._source.word_score(word)
 
     def target_pieces(self) -> list[str]:
         """Name every target id; an id that stands for nothing is empty."""

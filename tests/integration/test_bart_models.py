@@ -160,6 +160,8 @@ def test_any_list_of_merges_cuts_as_the_tokenizers_library_does(tmp_path: Path, 
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     texts = ["".join(draw.choices("aaabbbccc ''é", k=draw.randint(1, 60))) for _ in range(300)]
     assert ours.encode_batch(texts) == [one.ids for one in theirs.encode_batch(texts)]
+    words = ours.source_words()
+    assert {word: ours.source_word_score(word) for word in words} == words
 
 
 @pytest.mark.parametrize(

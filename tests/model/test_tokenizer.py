@@ -44,6 +44,14 @@ def test_decoding_leaves_special_ids_out(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode([2, *ids, 3, 0]) == "the old house"
 
 
+def test_the_score_of_a_word_is_that_of_the_list(tokenizer: Tokenizer) -> None:
+    words = tokenizer.source_words()
+    assert len(words) > 5
+    assert {word: tokenizer.source_word_score(word) for word in words} == words
+    assert not {"unknowable", "he", "unk", "HOUSE"} & words.keys()
+    assert all(tokenizer.source_word_score(word) is None for word in ("unknowable", "he", "unk", "HOUSE"))
+
+
 def test_a_batch_equals_one_by_one(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode_batch(TEXT[:5]) == [tokenizer.encode(text) for text in TEXT[:5]]
 

@@ -1,4 +1,4 @@
-"""Text in capitals as the text that a model knows, and back.
+"""Text in capitals, or iN eRrAtIc CaSe, as the text that a model knows, and back.
 
 A model has seen few words in capitals: "WHERE IS MY KEY" reaches it letter by letter, and nonsense comes out.
 So each word is given the form that the vocabulary knows best, lower case or with a capital: truecasing (Lita
@@ -17,10 +17,15 @@ MIN_LETTERS_UNKNOWN = 5
 """Of a word that is no single piece in any form. Pieces do not tell HELLO from NATO, but few abbreviations
 are as long as this."""
 
+MIN_ERRATIC = 3
+"""Words of a sentence in erratic case. What has fewer may list names of products."""
+
 # What holds digits or underscores is a code or a name in a program.
 _WORD = re.compile(r"[\w-]*[\d_][\w-]*|[^\W\d_]+")
 # Words in capitals have such a run; so may words of letters beyond Latin-1, which are looked at one by one.
 _CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
+# Words such as `tHe`; of letters beyond Latin-1 there are none.
+_ERRATIC = re.compile(r"(?<![\w-])[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ][^\W\d_]*(?![\w-])")
 _APOSTROPHES = "'’"
 
 
@@ -33,7 +38,6 @@ class Truecaser:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._scores = tokenizer.source_words()
 
     def restore(self, sentence: str) -> tuple[str, bool]:
         """Undo capitals.
@@ -45,15 +49,24 @@ class Truecaser:
             The sentence to translate, and whether its translation belongs in capitals. What has no capitals
             to undo comes back as it is.
         """
-        if sentence.isupper():
-            if sum(map(str.isalpha, sentence)) < MIN_LETTERS:
-                return sentence, False
+        capitals = sentence.isupper()
+        if capitals and sum(map(str.isalpha, sentence)) < MIN_LETTERS:
+            return sentence, False
+        if capitals or self._is_erratic(sentence):
             plain = _WORD.sub(self._best, sentence)
             first = next(i for i, character in enumerate(plain) if character.isalpha())
-            return plain[:first] + plain[first].upper() + plain[first + 1 :], True
+            return plain[:first] + plain[first].upper() + plain[first + 1 :], capitals
         if not _CAPITALS.search(sentence):
             return sentence, False
         return _WORD.sub(self._emphasised, sentence), False
+
+    def _is_erratic(self, sentence: str) -> bool:
+        """Tell whether a sentence `sAyS iT LiKe tHiS`: most of its words are known, but in no such form."""
+        erratic = _ERRATIC.findall(sentence)
+        if len(erratic) < MIN_ERRATIC or 2 * len(erratic) <= len(sentence.split()):
+            return False
+        known = sum(self._tokenizer.source_word_score(word.lower()) is not None for word in erratic)
+        return 4 * known >= 3 * len(erratic)
 
     def _best(self, match: re.Match[str]) -> str:
         word = match[0]
@@ -66,7 +79,7 @@ class Truecaser:
         return max((lower, word.capitalize(), word), key=self._known)
 
     def _known(self, form: str) -> tuple[int, float]:
-        return -len(self._tokenizer.encode(form)), self._scores.get(form, 0.0)
+        return -len(self._tokenizer.encode(form)), self._tokenizer.source_word_score(form) or 0.0
 
     def _emphasised(self, match: re.Match[str]) -> str:
         """Undo the capitals of one word in a sentence, unless it may be an abbreviation."""
@@ -74,7 +87,7 @@ class Truecaser:
         if len(word) < MIN_LETTERS or not (word.isupper() and word.isalpha()):
             return word
         best = self._best(match)
-        if len(word) < MIN_LETTERS_UNKNOWN and best not in self._scores:
+        if len(word) < MIN_LETTERS_UNKNOWN and self._tokenizer.source_word_score(best) is None:
             return word
         begins = not _WORD.search(match.string, 0, match.start())
         return best.capitalize() if begins and best != word else best

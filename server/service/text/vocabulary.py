@@ -43,11 +43,10 @@ class Vocabulary:
             lost: characters that have a piece and yet are unknown: the model cannot write them.
         """
         self._tokenizer = tokenizer
-        self._pieces = tokenizer.source_pieces()
-        self._unknown = {
-            i for i, piece in enumerate(self._pieces) if piece.startswith("<0x") or piece == "<unk>"
-        }
-        self._has_bytes = "<0xC3>" in self._pieces
+        pieces = tokenizer.source_pieces()
+        self._has_words = len(pieces) >= _FEWEST_PIECES
+        self._unknown = {i for i, piece in enumerate(pieces) if piece.startswith("<0x") or piece == "<unk>"}
+        self._has_bytes = "<0xC3>" in pieces
         self._characters: dict[str, bool] = dict.fromkeys(lost, False)
         self._lost_letters = {one for one in lost if one.isalpha()}
         self._readable: set[str] = set()
@@ -69,7 +68,7 @@ class Vocabulary:
 
     def is_gibberish(self, text: str) -> bool:
         """Tell whether no word of a text looks like one: letters that the model can only spell one by one."""
-        if len(self._pieces) < _FEWEST_PIECES:
+        if not self._has_words:
             return False
         words = [word for word in _LETTERS.findall(text.lower()) if len(word) > 2]
         letters, pieces = sum(map(len, words)), sum(map(self.count_pieces, words))
