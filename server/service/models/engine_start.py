@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export.bundle import MANIFEST_NAME, BundleError, Manifest, hash_file, verify_bundle
+from export.bundle import MANIFEST_NAME, BundleError, Manifest, load_manifest
 from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.dispatch.fork_server import fork_server
 from server.engine.dispatch.worker_threads import WorkerThreads
@@ -23,6 +23,7 @@ from server.errors import DeviceError, SettingError
 from server.runtime.device.device import OnnxDevice, cuda, has_cuda
 from server.runtime.model_runtime import ModelRuntime
 from server.runtime.model_spec import ModelSpec
+from server.runtime.onnx.graph import FileStates, file_states
 from server.service.models.self_test import translate_golden, warm_up
 from server.settings import Settings
 
@@ -77,7 +78,7 @@ class _Loaded:
 
 
 def start_engine(
-    settings: Settings, bundle: Path, manifest: Manifest, sha256: str, observer: EngineObserver
+    settings: Settings, bundle: Path, manifest: Manifest, states: FileStates, observer: EngineObserver
 ) -> Dispatcher:
     """Start workers for an event loop, in processes of their own if that pays; on CUDA there is one.
 
@@ -85,7 +86,7 @@ def start_engine(
         settings: of the server.
         bundle: its directory, verified.
         manifest: of the bundle.
-        sha256: of the manifest's file.
+        states: of its files, noted before they were verified.
         observer: told what the engine does.
 
     Raises:
@@ -96,7 +97,7 @@ def start_engine(
         return start_threads(settings, bundle, manifest, observer)
     count, device = 1 if on_cuda else settings.engine_workers, "cuda" if on_cuda else "cpu"
     load = functools.partial(
-        _load_in_process, settings.model_copy(update={"device": device}), bundle, sha256, count
+        _load_in_process, settings.model_copy(update={"device": device}), bundle, states, count
     )
     try:
         # A session on CUDA cannot be forked.
@@ -106,7 +107,7 @@ def start_engine(
         if settings.device == "cuda":
             raise
         _log.warning("%s; going on with the processor", error)
-    return start_engine(settings.model_copy(update={"device": "cpu"}), bundle, manifest, sha256, observer)
+    return start_engine(settings.model_copy(update={"device": "cpu"}), bundle, manifest, states, observer)
 
 
 def start_threads(
@@ -122,12 +123,12 @@ def start_threads(
 
 
 def _load_in_process(
-    settings: Settings, bundle: Path, sha256: str, count: int
+    settings: Settings, bundle: Path, states: FileStates, count: int
 ) -> Callable[[WorkerPorts], Worker]:
     """Load the graphs in a process that is there for this model; gives what builds a worker."""
-    manifest = verify_bundle(bundle)
-    if hash_file(bundle / MANIFEST_NAME) != sha256:
+    if file_states(bundle) != states:
         raise BundleError(MANIFEST_NAME, "changed while it was loaded")
+    manifest = load_manifest(bundle)
     device = choose_device(settings, manifest)
     return _load(settings, bundle, manifest, device, count, processes=True).build
 

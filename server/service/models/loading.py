@@ -8,6 +8,7 @@ from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.observer import EngineObserver
 from server.runtime.onnx.attention_pass import AttentionPass
+from server.runtime.onnx.graph import file_states
 from server.service.models.engine_start import start_engine, start_threads
 from server.service.models.self_test import check_golden_text
 from server.service.models.served_model import ServedModel, TranslationEngine, check_together
@@ -75,6 +76,7 @@ def load_model(
     """
     started_s = time.monotonic()
     bundle = bundle or settings.bundle[0]
+    states = file_states(bundle)
     manifest = verify_bundle(bundle)
     sha256 = hash_file(bundle / MANIFEST_NAME)
     try:
@@ -84,7 +86,7 @@ def load_model(
     observer = observer.of_model(manifest.name)
     engine: TranslationEngine
     if served:
-        engine = start_engine(settings, bundle, manifest, sha256, observer)
+        engine = start_engine(settings, bundle, manifest, states, observer)
     else:
         engine = start_threads(settings, bundle, manifest, observer)
     try:

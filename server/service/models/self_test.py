@@ -38,6 +38,9 @@ def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
 def translate_golden(manifest: Manifest, worker: Worker) -> None:
     """Translate the bundle's golden sentences, ids to ids: catches what no checksum and no shape does.
 
+    The first is translated alone, the others of each target language together: a large model reads its
+    weights once for all.
+
     Args:
         manifest: with the sentences.
         worker: that does not run yet.
@@ -46,14 +49,19 @@ def translate_golden(manifest: Manifest, worker: Worker) -> None:
         BundleError: a sentence comes out differently, or not at all.
     """
     longest = manifest.limits.max_target_tokens
-    for number, golden in enumerate(manifest.golden, start=1):
-        options = DecodingOptions(max_decoding_length=longest, target_prefix=golden.target_prefix_ids)
+    batches: dict[tuple[bool, tuple[int, ...]], list[int]] = {}
+    for number, golden in enumerate(manifest.golden):
+        batches.setdefault((number == 0, golden.target_prefix_ids), []).append(number)
+    for (_, prefix), numbers in batches.items():
+        options = DecodingOptions(max_decoding_length=longest, target_prefix=prefix)
+        sources = [golden_source(manifest, manifest.golden[number]) for number in numbers]
         try:
-            (result,) = worker.decode([golden_source(manifest, golden)], options)
+            results = worker.decode(sources, options)
         except DragomanError as error:
-            raise BundleError(manifest.graphs.encoder, f"golden sentence {number} fails: {error}") from error
-        if result.hypotheses[0].tokens != golden.target_ids:
-            raise _differs(number, "translated")
+            raise BundleError(manifest.graphs.encoder, f"golden sentences fail: {error}") from error
+        for number, result in zip(numbers, results, strict=True):
+            if result.hypotheses[0].tokens != manifest.golden[number].target_ids:
+                raise _differs(number + 1, "translated")
 
 
 def golden_source(manifest: Manifest, golden: Golden) -> Source:
