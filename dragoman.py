@@ -56,6 +56,7 @@ from model.commands import (
     prune,
     reported_errors,
     train,
+    trim,
 )
 from server.cli.command_line import CONVERT, EXIT_CODES_HELP, MEASURE, SERVE, TRAIN, CommandLine, run
 from server.cli.commands import api_key, bench_http, explain, generate, reload, serve, translate
@@ -109,6 +110,10 @@ _PRUNE = _examples(
     "dragoman prune runs/en-de/best --keep 0.7 --source dev.en --target dev.de --out runs/small"
 )
 app.command(rich_help_panel=TRAIN, short_help="Make a smaller checkpoint.", epilog=_PRUNE)(prune)
+_TRIM = _examples(
+    "dragoman trim runs/nllb --languages en,de --source en.txt --target de.txt --out runs/nllb-en-de"
+)
+app.command(rich_help_panel=TRAIN, short_help="Leave words out of a checkpoint.", epilog=_TRIM)(trim)
 app.command(
     rich_help_panel=TRAIN,
     short_help="Choose a teacher's translations for a student.",

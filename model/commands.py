@@ -98,6 +98,25 @@ def prune(
         typer.echo(prune_checkpoint(checkpoint, out, keep, source, target).as_text())
 
 
+def trim(
+    checkpoint: flags.TrimmedCheckpoint,
+    source: flags.TrimmedSource,
+    target: flags.TrimmedTarget,
+    out: flags.PrunedPath,
+    languages: flags.TrimmedLanguages = None,
+) -> None:
+    """Take out the words that the texts of some languages do not need, for a smaller and faster model.
+
+    A model of 200 languages has 256,000 words, of which a language uses a tenth. Give some 100,000 lines of
+    every language that stays. Then export the result; evaluate --against says what it costs.
+    """
+    from model.pruning.vocabulary import trim_vocabulary
+
+    with reported_errors("trim", OSError):
+        codes = languages.split(",") if languages else []
+        typer.echo(trim_vocabulary(checkpoint, out, source, target, codes).as_text())
+
+
 def distill(
     n_best: flags.NBestFile,
     reference: flags.NBestReference,

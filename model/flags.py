@@ -41,6 +41,20 @@ ImportanceSource = Annotated[
     typer.Option("--source", help="Text of the model's kind, plain or .gz; 512 sentences are read."),
 ]
 ImportanceTarget = Annotated[list[Path], typer.Option("--target", help="Its translation, line by line.")]
+TrimmedCheckpoint = Annotated[Path, typer.Argument(help="Checkpoint to take words out of.")]
+TrimmedSource = Annotated[
+    list[Path],
+    typer.Option(
+        "--source", help="Text of a language it will translate from, plain or .gz; may be repeated."
+    ),
+]
+TrimmedTarget = Annotated[
+    list[Path],
+    typer.Option("--target", help="Text of a language it will translate to; repeatable."),
+]
+TrimmedLanguages = Annotated[
+    str | None, typer.Option("--languages", help="Those that stay, of a model of many: en,de. [default: all]")
+]
 PrunedPath = Annotated[Path, typer.Option("--out", help="Directory of the new checkpoint.")]
 
 CorpusPlanFile = Annotated[

@@ -36,8 +36,9 @@ LONG_FUNCTIONS = {
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "handler"}
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "safetensors", "sacrebleu"}
 COMMANDS = (
-    *("train", "corpus", "average", "prune", "distill", "evaluate", "export", "import", "shortlist"),
-    *("measure", "serve", "reload", "api-key", "bench-http", "translate", "generate", "pull", "explain"),
+    *("train", "corpus", "average", "prune", "trim", "distill", "evaluate", "export", "import"),
+    *("shortlist", "measure", "serve", "reload", "api-key", "bench-http", "translate", "generate"),
+    *("pull", "explain"),
 )
 
 
