@@ -12,6 +12,7 @@ import json
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -90,6 +91,7 @@ __all__ = [
     "load_manifest",
     "mean_probability",
     "verify_bundle",
+    "verify_hashes",
     "words_of",
     "write_manifest",
 ]
@@ -152,10 +154,14 @@ def load_manifest(directory: Path) -> Manifest:
         raise BundleError(MANIFEST_NAME, f"{where}: {first['msg']}" if where else first["msg"]) from error
 
 
-def verify_bundle(directory: Path) -> Manifest:
+def verify_bundle(directory: Path, *, hashed_below: int | None = None) -> Manifest:
     """Check a bundle before anything in it is loaded.
 
     The directory may be a symbolic link (``current -> v3``); the files in it may not.
+
+    Args:
+        directory: the bundle.
+        hashed_below: size from which on files are left to `verify_hashes`; None leaves it none.
 
     Returns:
         The manifest; every file it lists is there, regular, unlinked, and has the size and SHA-256 it states.
@@ -171,13 +177,22 @@ def verify_bundle(directory: Path) -> Manifest:
         size = _regular_file(directory / name).st_size
         if size != entry.size_bytes:
             raise BundleError(name, f"has {size} bytes, the manifest says {entry.size_bytes}")
-    for name, entry in manifest.files.items():
-        if hash_file(directory / name) != entry.sha256:
-            raise BundleError(name, "SHA-256 differs from the manifest: the file is corrupted or was changed")
+    verify_hashes(directory, manifest, range(hashed_below or sys.maxsize))
     for name in manifest.all_graph_files:
         _check_graph(directory / name, manifest)
     _check_tokenizer(directory, manifest)
     return manifest
+
+
+def verify_hashes(directory: Path, manifest: Manifest, sizes: range) -> None:
+    """Compare the files of some sizes with their SHA-256.
+
+    Raises:
+        BundleError: one has another.
+    """
+    for name, entry in manifest.files.items():
+        if entry.size_bytes in sizes and hash_file(directory / name) != entry.sha256:
+            raise BundleError(name, "SHA-256 differs from the manifest: the file is corrupted or was changed")
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:

@@ -11,8 +11,10 @@ so, unless packed weights are shared (`packed_weights`).
 
 import functools
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -91,7 +93,7 @@ class ModelRuntime:
         )
         self._loader = functools.partial(_loader, directory, packed, intra_op_threads, where.replaying)
         self._run_options = run_options()
-        self._lock = threading.Lock()
+        self._locks = {int(width): threading.Lock() for width in self._decoder_files}
         self._decoders: dict[int, Graph] = {}
         self._spec = self._read_spec(self._decoder_graph(1).shared)
         self._encoder = self._load_encoder()
@@ -137,8 +139,8 @@ class ModelRuntime:
             BundleError: a graph is not what the manifest says, or ONNX Runtime refuses it.
         """
         runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist, weights_cache)
-        for width in beam_widths:
-            runtime._decoder_graph(width)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # opening a session lets other threads run
+            [*pool.map(runtime._decoder_graph, beam_widths)]
         if multi_step and runtime._multi_step is not None:
             for width in {1, manifest.generation.beam_size or 1}:
                 runtime._multi_step.load(width)
@@ -218,7 +220,7 @@ class ModelRuntime:
 
     def _decoder_graph(self, beam_width: int) -> Graph:
         """Load the decoder of a beam width, once."""
-        with self._lock:
+        with self._locks[beam_width]:
             if beam_width not in self._decoders:
                 self._decoders[beam_width] = self._graph(self._decoder_files[str(beam_width)])
             return self._decoders[beam_width]

@@ -19,6 +19,7 @@ import logging
 import os
 import platform
 import shutil
+import sys
 import tempfile
 import time
 import zlib
@@ -27,7 +28,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from export.bundle import BundleError, Manifest
+from export.bundle import BundleError, Manifest, verify_hashes
 from server.process_tuning import return_free_memory
 from server.runtime.onnx.session_options import CPU, open_session, session_options
 
@@ -110,6 +111,7 @@ def _pack(root: Path, folder: Path, directory: Path, manifest: Manifest) -> None
     _remove_unused(root)
     aside = Path(tempfile.mkdtemp(prefix=".", dir=root))
     try:
+        verify_hashes(directory, manifest, range(sys.maxsize))  # the caller may not have done so yet
         checksums: dict[str, int] = {}
         for file in dict.fromkeys(manifest.graph_files):
             _save(directory / file, aside / file, smallest_bytes=4 * manifest.architecture.vocab_size + 1)
