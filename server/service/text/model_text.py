@@ -22,6 +22,7 @@ from server.service.text.output.checks import Checks, Thresholds
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.protection.masks import DEFAULT_MASKS
+from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.clauses import clause_borders
 from server.service.text.segment import Segment, Span, Target
 from server.service.text.truecasing import Truecaser
@@ -37,6 +38,8 @@ _TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU", "ID", "US", "
 """Abbreviations that are mostly translated; `EE` and `UU` are those of `EE.UU.`."""
 _BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
 """What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
+_CLITIC = re.compile(r"['’](?:s|d|ll|re|ve|m)$")
+_TITLE = re.compile(r"(\w{1,8})\.$")
 _SPELLED_PIECES = 3
 _LONG_WORD_PIECES = 4
 _MOST_NAMES = 3
@@ -188,19 +191,19 @@ class ModelText:
         cased, _ = self.restored(segment.text)
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
-            name = match[0].removesuffix("'s").removesuffix("’s")
+            name = _CLITIC.sub("", match[0])
             pieces = self.vocabulary.count_pieces(name)
             is_short = (
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
             is_short = is_short or bool(_CAMEL.search(name))
-            begins = segment.text[:start].rstrip()[-1:] in _BEFORE_CAPITAL
+            begins = _begins(segment.text[:start].rstrip(), language)
             lower = self.vocabulary.count_pieces(name.lower())  # `Fourth` is known as `fourth`
             known = min(pieces, lower + 1 if self.lists_names else lower) < _SPELLED_PIECES
             if not is_short and (language in CAPITAL_NOUNS or begins or known):
                 continue
             if (
-                name in said
+                not said.isdisjoint((name, f"{name}s"))  # `URLs`
                 or name in self._translated_names
                 or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
@@ -310,6 +313,14 @@ class ModelText:
         if len(text) <= most // 4 or length(0, len(text)) <= most:
             return []
         return clause_borders(text, language, kept, most, length)
+
+
+def _begins(before: str, language: str) -> bool:
+    """Tell whether a word has its capital from its place; a title (`Ms.`) begins no sentence."""
+    title = _TITLE.search(before)
+    return before[-1:] in _BEFORE_CAPITAL and not (
+        title is not None and title[1].lower() in abbreviations(language).titles
+    )
 
 
 def _is_same_letters(name: str, other: str) -> bool:

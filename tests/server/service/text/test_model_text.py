@@ -35,7 +35,9 @@ def lost(
         ("They went to Constantinople.", "Sie gingen nach Constantinopel.", []),
         ("These are Kowalski's cats.", "Das sind die Katzen von Kowalski.", []),
         ("The EU summit was long.", "Der eu Gipfel.", ["EU"]),
+        ("It has no UUID yet.", "Es hat keine UUIDs.", []),
         ("NATO and the UN are here.", "OTAN et ONU sont là.", []),
+        ("Please ask Ms. Abernathy or Dr. Kowalski.", "Frage Ms. Abernathie.", ["Abernathy", "Kowalski"]),
         ("JavaScript runs on iOS, useState does not.", "Es läuft.", ["JavaScript", "iOS", "useState"]),
     ],
 )
@@ -56,6 +58,7 @@ def test_names_that_a_translation_has_not(
         ("I come here every Fourth of July.", "en"),  # known without its capital
         ("It was OK, and I saw it on TV.", "en"),  # has other words elsewhere
         ("IT WAS SLIPPERY KOWALSKI.", "en"),
+        ("If I knew, I'd tell you that I’ll go and I've been.", "en"),
         ("no names in here", "en"),
     ],
 )
