@@ -88,10 +88,8 @@ class ModelRuntime:
         self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
         where = PROCESSOR if device is None else device
         packed = {} if device or not weights_cache else packed_graphs(weights_cache, directory, manifest)
-        self._encoder_loader = functools.partial(
-            _loader, directory, packed, intra_op_threads, where.providers
-        )
-        self._loader = functools.partial(_loader, directory, packed, intra_op_threads, where.replaying)
+        self._encoder_loader = functools.partial(_loader, directory, packed, where.providers)
+        self._loader = functools.partial(_loader, directory, packed, where.replaying)
         self._run_options = run_options()
         self._locks = {int(width): threading.Lock() for width in self._decoder_files}
         self._decoders: dict[int, Graph] = {}
@@ -282,19 +280,18 @@ class ModelRuntime:
 def _loader(
     directory: Path,
     packed: Mapping[str, Path],
-    shared_threads: int,
     providers: Sequence[Provider],
     file: str,
 ) -> Callable[[int], ort.InferenceSession]:
     """Give what loads a graph for runs of so many threads."""
-    return functools.partial(_load, directory / file, packed.get(file), shared_threads, providers)
+    return functools.partial(_load, directory / file, packed.get(file), providers)
 
 
 def _load(
-    file: Path, packed: Path | None, shared_threads: int, providers: Sequence[Provider], threads: int
+    file: Path, packed: Path | None, providers: Sequence[Provider], threads: int
 ) -> ort.InferenceSession:
     """Load a graph for runs of so many threads, with packed weights if there are any."""
-    options = functools.partial(session_options, threads, providers, spin=threads > shared_threads)
+    options = functools.partial(session_options, threads, providers, spin=threads > 1)
     if packed is not None:
         try:
             return open_packed(packed, options())

@@ -37,6 +37,10 @@ SOLO_WEIGHTS = 6_000_000
 words) a step takes 0.4 ms on one thread and no less on two, which spin while a request is read and answered;
 with 10 million (the same and 32,000 words) two take 0.8 of the time."""
 
+TOGETHER_WEIGHTS = 100_000_000
+"""Weights from which on one worker with a thread for each core beats workers that each read all weights at
+every step: they are more than caches hold."""
+
 
 _log = logging.getLogger("dragoman.service")
 
@@ -118,7 +122,7 @@ def start_threads(
 ) -> Dispatcher:
     """Start workers that are threads of this process; arguments and errors as of `start_engine`."""
     device = choose_device(settings, manifest)
-    count = settings.engine_workers if device is None else 1
+    count = 1 if device or _step_weights(manifest) >= TOGETHER_WEIGHTS else settings.engine_workers
     loaded = _load(settings, bundle, manifest, device, count)
     workers = WorkerThreads(loaded.build, count, loaded.runtime.terminate, time.monotonic)
     together = FEW_ROWS if _solo_threads(count, manifest) > 1 else 1
@@ -160,6 +164,7 @@ def _load(
     runtime = ModelRuntime.load(
         bundle,
         manifest,
+        intra_op_threads=1 if processes or device or count > 1 else settings.engine_workers,
         solo_threads=1 if processes else _solo_threads(count, manifest),
         device=device,
         beam_widths=widths,
@@ -257,7 +262,11 @@ def _check_cache_bound(
 
 def _solo_threads(workers: int, manifest: Manifest) -> int:
     """Choose the threads of a worker that has the machine to itself."""
+    return min(workers, MAX_SOLO_THREADS) if _step_weights(manifest) >= SOLO_WEIGHTS else 1
+
+
+def _step_weights(manifest: Manifest) -> int:
+    """Count the weights that a decoder step reads; the keys and values of the source are there."""
     model = manifest.architecture
-    layer = 6 * model.d_model**2 + 2 * model.d_model * model.decoder_ffn_dim  # keys of the source are there
-    weights = model.decoder_layers * layer + model.d_model * model.vocab_size
-    return min(workers, MAX_SOLO_THREADS) if weights >= SOLO_WEIGHTS else 1
+    layer = 6 * model.d_model**2 + 2 * model.d_model * model.decoder_ffn_dim
+    return model.decoder_layers * layer + model.d_model * model.vocab_size

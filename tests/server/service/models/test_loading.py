@@ -1,4 +1,4 @@
-"""Large files are hashed while they are loaded, and a damaged one is refused all the same."""
+"""Large files are hashed while they are loaded, and a damaged one is refused; workers of large models."""
 
 import shutil
 from pathlib import Path
@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from export.bundle import BundleError
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.observer import NullObserver
-from server.service.models import loading
+from server.engine.options import DecodingOptions
+from server.service.models import engine_start, loading
 from server.settings import Settings
+
+WAIT_S = 30.0
 
 
 @pytest.mark.parametrize("hashed_beside", [1, 1 << 40])
@@ -30,3 +34,22 @@ def test_damaged_weights_are_refused_and_never_packed(
     with pytest.raises(BundleError, match=r"model\.weights: SHA-256 differs"):
         loading.load_model(settings, NullObserver(), served=True)
     assert not cache.exists() or not list(cache.iterdir())
+
+
+def test_a_large_model_has_one_worker_with_all_threads(
+    tiny_bundle_int8: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_start, "SOLO_WEIGHTS", 1)
+    translations, workers = [], []
+    for weights in (1, 1 << 60):
+        monkeypatch.setattr(engine_start, "TOGETHER_WEIGHTS", weights)
+        settings = Settings(bundle=(tiny_bundle_int8,), workers=2, weights_cache="none")
+        model = loading.load_model(settings, NullObserver())
+        assert isinstance(model.engine, Dispatcher)
+        workers.append(model.engine.limits.workers)
+        sources = [golden.source_ids for golden in model.manifest.golden]
+        futures = model.engine.submit("request", sources, DecodingOptions())
+        translations.append([future.result(WAIT_S).hypotheses[0].tokens for future in futures])
+        model.engine.close(WAIT_S)
+    assert workers == [1, 2]
+    assert translations[0] == translations[1]
