@@ -131,7 +131,7 @@ def test_help_shows_every_command_in_its_group_and_the_exit_codes() -> None:
     commands = {
         group: re.findall(r"^  ([a-z][a-z-]+)  ", rows, re.MULTILINE) for group, rows in groups.items()
     }
-    assert commands["Train"] == ["train", "corpus", "average", "prune", "distill"]
+    assert commands["Train"] == ["train", "corpus", "average", "prune", "trim", "distill"]
     assert commands["Bring in and out"] == ["export", "import", "pull", "shortlist", "measure"]
     assert commands["Serve"] == ["serve", "reload", "api-key", "translate", "generate"]
     assert commands["Measure"] == ["evaluate", "bench-http", "explain"]

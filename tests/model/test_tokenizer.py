@@ -46,7 +46,7 @@ def test_decoding_leaves_special_ids_out(tokenizer: Tokenizer) -> None:
 
 def test_the_score_of_a_word_is_that_of_the_list(tokenizer: Tokenizer) -> None:
     words = tokenizer.source_words()
-    assert len(words) > 5
+    assert words
     assert {word: tokenizer.source_word_score(word) for word in words} == words
     assert not {"unknowable", "he", "unk", "HOUSE"} & words.keys()
     assert all(tokenizer.source_word_score(word) is None for word in ("unknowable", "he", "unk", "HOUSE"))

@@ -3,10 +3,9 @@
 import functools
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from export.bundle import MANIFEST_NAME, BundleError, Manifest, load_manifest
@@ -68,17 +67,15 @@ class _Loaded:
     limits: EngineLimits
     shortlist: Shortlist | None
     warms_up: bool
-    is_shown: threading.Lock = field(default_factory=threading.Lock)
 
     def build(self, ports: WorkerPorts) -> Worker:
-        """Make a worker; the first of a process shows that it translates, for the sessions are those of all.
+        """Make a worker and see that it translates.
 
         Raises:
             BundleError: it does not translate as the bundle says.
         """
         worker = Worker(self.runtime, self.limits, ports, self.shortlist)
-        if self.is_shown.acquire(blocking=False):
-            translate_golden(self.manifest, worker)
+        translate_golden(self.manifest, worker)
         if self.warms_up:
             warm_up(self.manifest, worker)
         return worker
