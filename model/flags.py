@@ -44,9 +44,7 @@ ImportanceTarget = Annotated[list[Path], typer.Option("--target", help="Its tran
 TrimmedCheckpoint = Annotated[Path, typer.Argument(help="Checkpoint to take words out of.")]
 TrimmedSource = Annotated[
     list[Path],
-    typer.Option(
-        "--source", help="Text of a language it will translate from, plain or .gz; may be repeated."
-    ),
+    typer.Option("--source", help="Text of a language it will translate from, plain or .gz; repeatable."),
 ]
 TrimmedTarget = Annotated[
     list[Path],

@@ -1,1 +1,1 @@
-"""Takes out of a trained Transformer the attention heads and feed-forward columns that matter least."""
+"""Takes out of a trained Transformer the attention heads, columns and words that matter least."""
