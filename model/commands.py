@@ -104,17 +104,19 @@ def trim(
     target: flags.TrimmedTarget,
     out: flags.PrunedPath,
     languages: flags.TrimmedLanguages = None,
+    min_agreement: flags.TrimmedAgreement = 0.9,
 ) -> None:
     """Take out the words that the texts of some languages do not need, for a smaller and faster model.
 
     A model of 200 languages has 256,000 words, of which a language uses a tenth. Give some 100,000 lines of
-    every language that stays. Then export the result; evaluate --against says what it costs.
+    every language that stays, those of the first language first: held-out ones are translated from it to the
+    second, with and without the words. Then export the result; evaluate --against says what it costs.
     """
     from model.pruning.vocabulary import trim_vocabulary
 
     with reported_errors("trim", OSError):
         codes = languages.split(",") if languages else []
-        typer.echo(trim_vocabulary(checkpoint, out, source, target, codes).as_text())
+        typer.echo(trim_vocabulary(checkpoint, out, source, target, codes, min_agreement).as_text())
 
 
 def distill(

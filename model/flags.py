@@ -51,7 +51,17 @@ TrimmedTarget = Annotated[
     typer.Option("--target", help="Text of a language it will translate to; repeatable."),
 ]
 TrimmedLanguages = Annotated[
-    str | None, typer.Option("--languages", help="Those that stay, of a model of many: en,de. [default: all]")
+    str | None,
+    typer.Option("--languages", help="Those that stay: en,de. Needed for a model of more than two."),
+]
+TrimmedAgreement = Annotated[
+    float,
+    typer.Option(
+        "--min-agreement",
+        min=0.0,
+        max=1.0,
+        help="Share of held-out lines (one of 20; at most 60) that must be translated as before.",
+    ),
 ]
 PrunedPath = Annotated[Path, typer.Option("--out", help="Directory of the new checkpoint.")]
 

@@ -8,7 +8,8 @@ is trained. A text that is cut as before gets the same translation, as long as t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from model.checkpoint import (
 )
 from model.config import TransformerConfig
 from model.data.corpus import read_lines
+from model.evaluation.evaluation import checkpoint_translator
 from model.tokenizer import END, PADDING, START, UNKNOWN, Tokenizer, read_vocabulary
 from model.vocabulary.trimming import needed_pieces, read_pieces, trimmed_pieces
 
@@ -34,6 +36,12 @@ _SOURCE_ROWS = ("source_embedding.tokens.weight",)
 _TARGET_ROWS = ("target_embedding.tokens.weight", "projection.weight", "projection.bias")
 _EACH_HELD_OUT = 20
 """One line of so many is not counted, and shows how well the words of the others serve a new text."""
+
+_TRANSLATED = 60
+"""Held-out lines that both models translate: a billion weights take minutes for them."""
+
+_LONGEST = 60
+"""Tokens of a line that is translated, which bounds the time."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,9 @@ class Trimmed:
         lines: that were held out.
         cut_alike: of them, into the same pieces as before.
         more_tokens: by which they are longer, as a share.
+        direction: in which held-out lines were translated.
+        translated: of them, at most 60 of the first text.
+        translated_alike: of these, into the same text as before.
     """
 
     words: tuple[int, int]
@@ -53,13 +64,17 @@ class Trimmed:
     lines: int
     cut_alike: int
     more_tokens: float
+    direction: str
+    translated: int
+    translated_alike: int
 
     def as_text(self) -> str:
         """Say it in one line."""
         return (
             f"{self.words[0]:,} -> {self.words[1]:,} words, {self.parameters[0]:,} -> {self.parameters[1]:,} "
-            f"parameters; {self.cut_alike} of {self.lines} held-out lines are cut as before, "
-            f"{self.more_tokens:.2%} more tokens"
+            f"parameters; of held-out lines {self.cut_alike} of {self.lines} are cut as before "
+            f"({self.more_tokens:.2%} more tokens), {self.translated_alike} of {self.translated} translated "
+            f"as before ({self.direction})"
         )
 
 
@@ -88,6 +103,7 @@ def trim_vocabulary(
     sources: Sequence[Path],
     targets: Sequence[Path],
     languages: Sequence[str] = (),
+    min_agreement: float = 0.9,
 ) -> Trimmed:
     """Write the checkpoint of a model that has the words of some texts only.
 
@@ -96,13 +112,16 @@ def trim_vocabulary(
         out: the new one, which must not exist.
         sources: text of the languages that it will translate from, plain or gzip.
         targets: text of those that it will translate to.
-        languages: codes of those that stay, of a model of many; empty keeps all.
+        languages: codes of those that stay; a model of more than two must be told. Held-out lines are
+            translated from the first of them to the second.
+        min_agreement: share of these lines that must get the same translation.
 
     Returns:
         What was taken away.
 
     Raises:
-        CheckpointError: the checkpoint is damaged or of another kind, or has not these languages.
+        CheckpointError: the checkpoint is damaged or of another kind, has not these languages, or
+            translates too many lines differently without the words.
         CorpusError: a text cannot be read.
         TokenizerError: the tokenizer is damaged.
         ValueError: ``out`` exists.
@@ -113,47 +132,58 @@ def trim_vocabulary(
     model, config = read.transformer, _with_languages(directory, read.config, languages)
     if config.tokenizer == "byte_level" or model.config.source_features:
         raise CheckpointError(f"{directory}: only vocabularies of SentencePiece pieces are trimmed")
-    lines = [[*_lines(paths)] for paths in (sources, targets)]
-    texts = [[text for i, text in enumerate(side) if i % _EACH_HELD_OUT] for side in lines]
-    held_out = [side[::_EACH_HELD_OUT] for side in lines]
-    tables = _tables(directory, config, read.tokenizer, texts)
+    (source, source_held), (target, target_held) = _divided(sources), _divided(targets)
+    tables = _tables(directory, config, read.tokenizer, (source, target))
     copies = _trim_files(directory, tables, config.special_tokens.pad_id)
     new_config = _renumbered(config, tables[0].new_of, tables[-1].new_of)
     tensors = _rows(model_tensors(model), tables)
-    recipe = directory / "recipe.toml"
-    write_directory(
-        out,
-        {"model.safetensors": tensors},
-        {"config.json": new_config.model_dump_json(indent=1) + "\n"},
-        {**copies, **({"recipe.toml": recipe} if recipe.exists() else {})},
-    )
-    new = new_config.load_tokenizer(out)
-    alike, tokens = _compare(read.tokenizer, new, tables, held_out)
-    return Trimmed(
+    if (recipe := directory / "recipe.toml").exists():
+        copies["recipe.toml"] = recipe
+    texts = {"config.json": new_config.model_dump_json(indent=1) + "\n"}
+    write_directory(out, {"model.safetensors": tensors}, texts, copies)
+    found = Trimmed(
         (config.model.target_vocab_size, new_config.model.target_vocab_size),
         (sum(map(torch.numel, model_tensors(model).values())), sum(map(torch.numel, tensors.values()))),
-        sum(map(len, held_out)),
-        alike,
-        tokens,
+        len(source_held) + len(target_held),
+        *_cut_alike(read.tokenizer, new_config.load_tokenizer(out), tables, (source_held, target_held)),
+        new_config.all_directions[0].name,
+        *_translated_alike(directory, out, source_held, read.tokenizer, new_config.all_directions[0].name),
     )
+    if found.translated_alike < min_agreement * found.translated:
+        shutil.rmtree(out)
+        raise CheckpointError(
+            f"{found.as_text()}: less than --min-agreement {min_agreement:g}; give more text"
+        )
+    return found
 
 
-def _lines(paths: Sequence[Path]) -> Iterable[str]:
-    for path in paths:
-        yield from read_lines(path)
+def _divided(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Read texts; returns the lines whose words count, and those that are held out."""
+    lines = [line for path in paths for line in read_lines(path)]
+    return [line for i, line in enumerate(lines) if i % _EACH_HELD_OUT], lines[::_EACH_HELD_OUT]
 
 
 def _with_languages(directory: Path, config: CheckpointConfig, asked: Sequence[str]) -> CheckpointConfig:
-    """Leave out all languages but those that are asked for."""
+    """Leave out all languages but those that are asked for; the first two are the first direction."""
+    known = {code for one in config.all_directions for code in (one.source, one.target)}
+    if not asked and len(known) > 2:
+        raise CheckpointError(
+            f"{directory}: has {len(known)} languages; name those that stay with --languages"
+        )
     if not asked:
         return config
-    known = {code for one in config.all_directions for code in (one.source, one.target)}
     missing = sorted(set(asked) - known)
     if missing:
         some = ", ".join(sorted(known)[:20])
         raise CheckpointError(f"{directory}: has no language {missing[0]}; it has {some}")
-    languages = [one for one in config.languages if one.code in asked]
-    directions = [one for one in config.directions if {one.source, one.target} <= set(asked)]
+    place = {code: i for i, code in enumerate(asked)}
+    languages = sorted(
+        (one for one in config.languages if one.code in place), key=lambda one: place[one.code]
+    )
+    directions = sorted(
+        (one for one in config.directions if {one.source, one.target} <= set(asked)),
+        key=lambda one: (place[one.source], place[one.target]),
+    )
     if len(languages) < 2 and not directions and (config.languages or config.directions):
         raise CheckpointError(f"{directory}: translates nothing between {', '.join(asked)}")
     kept = config.model_copy(update={"languages": languages, "directions": directions})
@@ -244,6 +274,17 @@ def _renumbered(config: CheckpointConfig, source: dict[int, int], target: dict[i
     )
 
 
+def _translated_alike(
+    before: Path, after: Path, lines: Sequence[str], tokenizer: Tokenizer, direction: str
+) -> tuple[int, int]:
+    """Translate some lines greedily with both checkpoints; returns how many, and how many are the same."""
+    cut = tokenizer.encode_batch(lines)
+    short = [line for line, ids in zip(lines, cut, strict=True) if 0 < len(ids) <= _LONGEST]
+    asked = short[:_TRANSLATED]
+    were, are = (checkpoint_translator(one, direction)(asked) for one in (before, after))
+    return len(asked), sum(was == now for was, now in zip(were, are, strict=True))
+
+
 def _rows(tensors: dict[str, torch.Tensor], tables: Sequence[_Ids]) -> dict[str, torch.Tensor]:
     """Take the rows that stay out of embeddings and projection."""
     taken = dict(tensors)
@@ -253,7 +294,7 @@ def _rows(tensors: dict[str, torch.Tensor], tables: Sequence[_Ids]) -> dict[str,
     return taken
 
 
-def _compare(
+def _cut_alike(
     old: Tokenizer, new: Tokenizer, tables: Sequence[_Ids], texts: Sequence[Sequence[str]]
 ) -> tuple[int, float]:
     """Count lines that are cut as before, and by which share all are longer."""

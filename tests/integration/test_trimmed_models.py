@@ -36,9 +36,10 @@ def checkpoint(kind: str, pieces: tuple[Path, Path], tmp_path: Path) -> Path:
     return tmp_path / "whole"
 
 
-def logits(model: Checkpoint, source: str, target: str) -> tuple[torch.Tensor, list[str]]:
+def logits(model: Checkpoint, name: str, source: str, target: str) -> tuple[torch.Tensor, list[str]]:
     """Logits of a translation that is given, and what their columns stand for."""
-    special, direction = model.config.special_tokens, model.config.all_directions[0]
+    special = model.config.special_tokens
+    (direction,) = (one for one in model.config.all_directions if one.name == name)
     encoded = [
         *special.source_prefix_ids, *direction.source_prefix_ids, *model.tokenizer.encode(source),
         *special.source_suffix_ids, *direction.source_suffix_ids,
@@ -57,16 +58,21 @@ def test_the_words_that_stay_have_the_same_logits(checkpoint: Path, kind: str, t
     text = tmp_path / "text"
     text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     whole = load_checkpoint(checkpoint)
-    languages = [] if not whole.config.languages else [one.code for one in whole.config.languages[:2]]
-    trim_vocabulary(checkpoint, tmp_path / "few", [text], [text], languages)
+    languages = [one.code for one in whole.config.languages[1::-1]]
+    first = whole.config.directions[:1]
+    asked = languages or [code for one in first for code in (one.source, one.target)]
+    # The weights are random and so are the words that they write, most of which go.
+    trim_vocabulary(checkpoint, tmp_path / "few", [text], [text], asked, min_agreement=0)
     few = load_checkpoint(tmp_path / "few")
     assert few.transformer.config.target_vocab_size < whole.transformer.config.target_vocab_size
     assert [one.code for one in few.config.languages] == languages
+    direction = few.config.all_directions[0].name
+    assert direction == whole.config.all_directions[0].name or direction == "-".join(languages)
     draw = random.Random(1)
     counted = [line for i, line in enumerate(lines) if i % 20]
     for _ in range(8):
         source, target = draw.sample(counted, 2)
-        (before, old), (after, new) = (logits(model, source, target) for model in (whole, few))
+        (before, old), (after, new) = (logits(model, direction, source, target) for model in (whole, few))
         named = [piece for piece in new if piece and not piece.startswith("<")]
         assert len(named) > 10
         columns = [[pieces.index(piece) for piece in named] for pieces in (old, new)]
@@ -79,6 +85,8 @@ def test_languages_are_named(checkpoint: Path, tmp_path: Path) -> None:
     text.write_text("a\nb\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="has no language klingon; it has"):
         trim_vocabulary(checkpoint, tmp_path / "few", [text], [text], ["klingon"])
+    with pytest.raises(CheckpointError, match="languages; name those that stay with --languages"):
+        trim_vocabulary(checkpoint, tmp_path / "few", [text], [text])
     code = load_checkpoint(checkpoint).config.languages[0].code
     with pytest.raises(CheckpointError, match="translates nothing between"):
         trim_vocabulary(checkpoint, tmp_path / "few", [text], [text], [code])

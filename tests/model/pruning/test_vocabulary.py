@@ -40,6 +40,7 @@ def test_texts_that_were_counted_are_translated_as_before(
     assert found.words[0] == 360
     assert found.words[1] < 356
     assert found.parameters[1] < found.parameters[0]
+    assert (found.direction, found.translated, found.translated_alike) == ("en-de", 1, 1)
     assert load_checkpoint(out).config.model.target_vocab_size == found.words[1]
     assert checkpoint_translator(out)(lines) == checkpoint_translator(tiny_checkpoint)(lines)
 
@@ -73,6 +74,15 @@ def test_odd_questions_are_refused(tiny_checkpoint: Path, tmp_path: Path) -> Non
     (tmp_path / "there").mkdir()
     with pytest.raises(ValueError, match="there exists; remove it or choose another --out"):
         trim_vocabulary(tiny_checkpoint, tmp_path / "there", [text], [text])
+
+
+def test_words_that_translations_need_do_not_go(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    held_out = factories.parallel_text(1, seed=4)[0]
+    text = write(tmp_path / "text", [*held_out, *["a"] * 19])
+    with pytest.raises(CheckpointError, match=r"0 of 1 translated as before \(en-de\): less than --min"):
+        trim_vocabulary(tiny_checkpoint, tmp_path / "out", [text], [text])
+    assert not (tmp_path / "out").exists()
+    assert trim_vocabulary(tiny_checkpoint, tmp_path / "out", [text], [text], min_agreement=0).words[1] < 310
 
 
 def test_weights_are_rows_of_the_old_ones(
