@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import progress, results
-from benchmarks.models import CACHE, NAMES
+from benchmarks.models import CACHE, EVERY_NAME, NAMES
 from benchmarks.turns import REPOSITORY, ended_by_signals, running
 
 PAGE = Path("docs/benchmarks.md")
@@ -46,7 +46,7 @@ class Part:
 
 PARTS = (
     Part("models", 10, 10),
-    Part("offline", 1200, 150),
+    Part("offline", 1700, 150),
     Part("shortlist", 400, 120),
     Part("over_http", 1200, 110),
     Part("fairness", 110, 40),
@@ -54,14 +54,17 @@ PARTS = (
     Part("report", 5, 5),
 )
 _UNMADE_MODELS_S = 330.0
-"""To write, import and export the models with random weights once."""
+"""To write, import and export the models with random weights once, but for large."""
+
+_UNMADE_LARGE_S = 1300.0
 
 
 def arguments_of(part: str, cache: Path, *, quick: bool, keep_models: bool) -> list[str]:
     """Give the arguments of a part's command."""
     arguments = ["--cache", str(cache)]
     if part == "models":
-        return [*arguments, *(["--keep-models"] if keep_models else [])]
+        names = NAMES if quick else EVERY_NAME
+        return [*arguments, *names, *(["--keep-models"] if keep_models else [])]
     if part == "report":
         return [
             *arguments,
@@ -77,9 +80,11 @@ def expected_s(parts: list[Part], cache: Path, *, quick: bool) -> dict[str, floa
     """Estimate every part: as long as it took here the last time, else as long as it took elsewhere."""
     known = results.read(cache / _DURATIONS).get("quick" if quick else "full", {})
     found = {part.name: float(known.get(part.name, part.quick_s if quick else part.full_s)) for part in parts}
-    made = all((cache / "models" / name / "ctranslate2").exists() for name in NAMES)
-    if "models" in found and not made:
+    unmade = [name for name in EVERY_NAME if not (cache / "models" / name / "ctranslate2").exists()]
+    if "models" in found and set(unmade) & set(NAMES):
         found["models"] = _UNMADE_MODELS_S
+    if "models" in found and "large" in unmade and not quick:
+        found["models"] += _UNMADE_LARGE_S
     return found
 
 

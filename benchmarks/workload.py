@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import vocabulary
 from benchmarks.concurrency import sentences as single_sentences
-from benchmarks.models import NAMES, RANDOM_SIZES, Model
+from benchmarks.models import EVERY_NAME, NAMES, RANDOM_SIZES, Model
 from benchmarks.turns import REPOSITORY
 
 FORCED_TOKENS = 25
@@ -48,7 +48,11 @@ class Row:
         return self.sentences == 1
 
 
-EVERY_ROW = tuple(Row(name, beam, count) for name in NAMES for beam in BEAMS for count in COUNTS)
+EVERY_ROW = (
+    *(Row(name, beam, count) for name in NAMES for beam in BEAMS for count in COUNTS),
+    *(Row("large", 1, count) for count in (1, 8, 32)),
+    *(Row("large", 4, count) for count in (1, 8)),
+)
 QUICK_ROWS = (
     Row("base", 1, 1),
     Row("base", 1, 64),
@@ -67,7 +71,7 @@ def parse_row(name: str) -> Row:
         ValueError: it is none.
     """
     found = _ROW.fullmatch(name)
-    if found is None or found[1] not in NAMES:
+    if found is None or found[1] not in EVERY_NAME:
         raise ValueError(f"{name!r} is no row; rows are called like base-greedy-64 or default-beam4-8")
     return Row(found[1], int(found[3] or 1), int(found[4]))
 

@@ -150,7 +150,7 @@ def write_recipe(
     shared = {
         "batch_tokens": corpus.batch_tokens,
         "warmup_updates": min(400, int(training["max_updates"]) // 4),
-        "precision": "bf16",
+        "precision": "fp32",
         "threads": 1,
         "device": "cpu",
         "validate_every": int(training["max_updates"]),

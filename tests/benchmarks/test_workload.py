@@ -29,7 +29,8 @@ SIZE = 1500
 def test_rows_are_named_so_that_they_can_be_asked_for() -> None:
     for row in (*EVERY_ROW, *QUICK_ROWS, Row("base", 4, 256)):
         assert parse_row(row.name) == row
-    assert {row.model for row in EVERY_ROW} == {"base", "tiny", "default"}
+    assert {row.model for row in EVERY_ROW} == {"base", "tiny", "default", "large"}
+    assert {row.model for row in QUICK_ROWS} == {"base", "tiny", "default"}
     assert parse_row("base-beam4-32") == Row("base", 4, 32)
 
 
