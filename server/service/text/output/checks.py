@@ -29,8 +29,6 @@ _GROUPED = re.compile(r"(?<=\d)[.,'’ \u00a0\u202f](?=\d\d\d(?!\d))")
 LOOP = re.compile(r"(.{1,40}?)\1{3,}", re.S)
 """The same characters four times and more."""
 _STUTTER = re.compile(r"([^\W\d_]{1,4})\1{3}")
-_SYLLABLES = re.compile(r"([^\W\d_]{4,12})\1\1")
-"""Three times within a word: `marketplaceplaceplace`. Bounded, so that it takes linear time."""
 _IN_A_ROW = re.compile(r"\b(\w{1,40}(?:\W{1,3}\w{1,40}){0,8}?)(?:\W{1,3}\1\b)+", re.I)
 _MARKS_ALONE = re.compile(r"(?:[^\w\s]\s?){6}")
 _SPELLED_IN = frozenset(("de", "en", "es", "fr", "it", "nl", "pt"))
@@ -150,8 +148,6 @@ class Checks:
 
 def is_loop(source: str, target: str) -> bool:
     """Tell whether a text repeats itself more than its source does."""
-    if _SYLLABLES.search(target) and not _SYLLABLES.search(source):
-        return True
     said = _WORD.findall(target.lower())
     doubled = len(said) - len(set(said))
     repeats = doubled + 1 >= _OFTEN and (doubled >= _TWICE or max(Counter(said).values()) >= _OFTEN)

@@ -131,7 +131,6 @@ def test_a_translation_of_something_else_is_detached() -> None:
         ("I like it.", "Gut. . . . . . . . . . . ."),
         ("I like it.", "Der Prozesssss."),
         ("I like it.", "Die Entlahhphphphphphung ist da."),
-        ("The market is on the square.", "The marketplaceplaceplaces is there."),
         ("You can say if it was won.", "Sie geben es an, ob Sie geben es an war."),
     ],
 )
