@@ -8,7 +8,7 @@ from server.service.text.options import TEXT_OPTIONS
 
 _DOCS = Path(__file__).parents[1] / "docs"
 TABLES = {_DOCS / "decoding.md": OPTIONS, _DOCS / "text.md": TEXT_OPTIONS}
-HEAD = "| option | default | range over HTTP | meaning |\n|---|---|---|---|\n"
+HEAD = "|option|default|range over HTTP|meaning|\n|---|---|---|---|\n"
 
 
 def table(options: Iterable[NamedOption]) -> str:
@@ -20,7 +20,7 @@ def table(options: Iterable[NamedOption]) -> str:
             low = f"above {allowed.above}," if allowed.above is not None else str(allowed.at_least)
             shown = f"{low} to {allowed.at_most}"
         if one.option.has_field:
-            rows.append(f"| `{one.http_name}` | {one.shown_default} | {shown or ''} | {one.option.help} |\n")
+            rows.append(f"|`{one.http_name}`|{one.shown_default}|{shown or ''}|{one.option.help}|\n")
     return HEAD + "".join(rows)
 
 
