@@ -9,6 +9,7 @@ from benchmarks import training_speed
 from benchmarks.large_corpus import write_corpus
 from benchmarks.models import RANDOM_SIZES
 from benchmarks.plain_training import PlainTransformer
+from benchmarks.random_model import Size
 from model.config import TransformerConfig
 from model.transformer import Transformer
 
@@ -34,11 +35,15 @@ def test_both_models_are_of_the_same_size() -> None:
 
 
 @pytest.mark.slow
-def test_both_train_and_are_compared(tmp_path: Path) -> None:
+def test_both_train_and_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RANDOM_SIZES, "toy", Size(2, 1, d_model=64, ffn_dim=128))
+    monkeypatch.setattr(training_speed, "_GEMM", 256)
+    # Threads that wait for one another on a busy processor took minutes.
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     write_corpus(tmp_path, 400)
     found = training_speed.compare(
         tmp_path,
-        model="tiny",
+        model="toy",
         precision="fp32",
         device="cpu",
         processes=[1],
