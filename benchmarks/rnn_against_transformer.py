@@ -2,7 +2,7 @@
 
 Both have as many parameters (to 2 %), the same batches, schedule and updates, and each the learning rate
 that is best for it. Parts are made once and interrupted ones resumed, so the same command goes on; it takes
-about an hour on two quiet cores and prints what ``results.json`` holds. Two commands may share the work:
+some hours on two quiet cores and prints what ``results.json`` holds. Two commands may share the work:
 
     python -m benchmarks.rnn_against_transformer --architectures transformer &
     python -m benchmarks.rnn_against_transformer --architectures rnn; wait

@@ -107,7 +107,6 @@ def test_a_contest_is_run_once_and_its_results_drawn(
     )
     monkeypatch.setitem(CORPORA, "toy", toy)
     monkeypatch.setattr(runs, "RATES", (0.002, 0.004))
-    monkeypatch.setattr(runs, "_RATE_UPDATES", 2)
     monkeypatch.setattr(runs, "_COST_BATCHES", 2)
     monkeypatch.setattr(runs, "_PEAK_WIDTH", 64)
     out, threads = tmp_path / "out", torch.get_num_threads()
