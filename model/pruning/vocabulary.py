@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from model.checkpoint import (
+    Checkpoint,
     CheckpointConfig,
     CheckpointError,
     Direction,
@@ -28,7 +29,7 @@ from model.checkpoint import (
 )
 from model.config import TransformerConfig
 from model.data.corpus import read_lines
-from model.evaluation.evaluation import checkpoint_translator
+from model.evaluation.evaluation import translate
 from model.tokenizer import END, PADDING, START, UNKNOWN, Tokenizer, read_vocabulary
 from model.vocabulary.trimming import needed_pieces, read_pieces, trimmed_pieces
 
@@ -140,20 +141,18 @@ def trim_vocabulary(
     if (recipe := directory / "recipe.toml").exists():
         copies["recipe.toml"] = recipe
     texts = {"config.json": new_config.model_dump_json(indent=1) + "\n"}
-    write_directory(out, {"model.safetensors": tensors}, texts, copies)
-    found = Trimmed(
-        (config.model.target_vocab_size, new_config.model.target_vocab_size),
-        (sum(map(torch.numel, model_tensors(model).values())), sum(map(torch.numel, tensors.values()))),
-        len(source_held) + len(target_held),
-        *_cut_alike(read.tokenizer, new_config.load_tokenizer(out), tables, (source_held, target_held)),
-        new_config.all_directions[0].name,
-        *_translated_alike(directory, out, source_held, read.tokenizer, new_config.all_directions[0].name),
-    )
-    if found.translated_alike < min_agreement * found.translated:
-        shutil.rmtree(out)
-        raise CheckpointError(
-            f"{found.as_text()}: less than --min-agreement {min_agreement:g}; give more text"
-        )
+    aside = out.with_name(f".{out.name}.unchecked")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        write_directory(aside, {"model.safetensors": tensors}, texts, copies)
+        found = _compared(read, load_checkpoint(aside), tables, (source_held, target_held))
+        if found.translated_alike < max(1, found.translated) * min_agreement:
+            raise CheckpointError(
+                f"{found.as_text()}: less than --min-agreement {min_agreement:g}; give more text"
+            )
+        aside.rename(out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     return found
 
 
@@ -274,15 +273,31 @@ def _renumbered(config: CheckpointConfig, source: dict[int, int], target: dict[i
     )
 
 
-def _translated_alike(
-    before: Path, after: Path, lines: Sequence[str], tokenizer: Tokenizer, direction: str
-) -> tuple[int, int]:
-    """Translate some lines greedily with both checkpoints; returns how many, and how many are the same."""
-    cut = tokenizer.encode_batch(lines)
-    short = [line for line, ids in zip(lines, cut, strict=True) if 0 < len(ids) <= _LONGEST]
-    asked = short[:_TRANSLATED]
-    were, are = (checkpoint_translator(one, direction)(asked) for one in (before, after))
-    return len(asked), sum(was == now for was, now in zip(were, are, strict=True))
+def _compared(
+    old: Checkpoint, new: Checkpoint, tables: Sequence[_Ids], held_out: tuple[list[str], list[str]]
+) -> Trimmed:
+    """Say what was taken away, and what held-out lines of both sides become of it."""
+    direction = new.config.all_directions[0]
+    (same,) = (one for one in old.config.all_directions if one.name == direction.name)
+    cut = zip(held_out[0], old.tokenizer.encode_batch(held_out[0]), strict=True)
+    asked = [line for line, ids in cut if 0 < len(ids) <= _LONGEST][:_TRANSLATED]
+    were, are = (
+        translate(one.model, one.tokenizer, asked, one.config.special_tokens, its)
+        for one, its in ((old, same), (new, direction))
+    )
+    return Trimmed(
+        (old.config.model.target_vocab_size, new.config.model.target_vocab_size),
+        (_parameters(old), _parameters(new)),
+        sum(map(len, held_out)),
+        *_cut_alike(old.tokenizer, new.tokenizer, tables, held_out),
+        direction.name,
+        len(asked),
+        sum(was == now for was, now in zip(were, are, strict=True)),
+    )
+
+
+def _parameters(read: Checkpoint) -> int:
+    return sum(map(torch.numel, model_tensors(read.transformer).values()))
 
 
 def _rows(tensors: dict[str, torch.Tensor], tables: Sequence[_Ids]) -> dict[str, torch.Tensor]:

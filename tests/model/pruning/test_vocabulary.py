@@ -81,7 +81,11 @@ def test_words_that_translations_need_do_not_go(tiny_checkpoint: Path, tmp_path:
     text = write(tmp_path / "text", [*held_out, *["a"] * 19])
     with pytest.raises(CheckpointError, match=r"0 of 1 translated as before \(en-de\): less than --min"):
         trim_vocabulary(tiny_checkpoint, tmp_path / "out", [text], [text])
-    assert not (tmp_path / "out").exists()
+    write(text, ["", *["a"] * 19])
+    with pytest.raises(CheckpointError, match=r"0 of 0 translated as before"):
+        trim_vocabulary(tiny_checkpoint, tmp_path / "out", [text], [text])
+    assert list(tmp_path.iterdir()) == [text]
+    write(text, [*held_out, *["a"] * 19])
     assert trim_vocabulary(tiny_checkpoint, tmp_path / "out", [text], [text], min_agreement=0).words[1] < 310
 
 
