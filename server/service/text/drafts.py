@@ -10,6 +10,7 @@ from server.service.text.segment import Segment, Span, Target
 CUT_RUNG = 3
 """The last rung of the ladder for spans: a cut at each."""
 
+_WORD = re.compile(r"\w+")
 _NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")
 
 
@@ -165,3 +166,13 @@ def map_text(target: Target, change: Callable[[str], str]) -> Target:
             edits.append((position, span.start, new))
         position = span.end
     return target.edited(edits)
+
+
+def distinct(texts: Sequence[str], scores: Sequence[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Leave out alternatives that differ from a better one in marks and capitals only."""
+    if len(texts) == 1:
+        return tuple(texts), tuple(scores)
+    seen: dict[tuple[str, ...], int] = {}
+    for number, text in enumerate(texts):
+        seen.setdefault(tuple(_WORD.findall(text.lower())), number)
+    return tuple(texts[n] for n in seen.values()), tuple(scores[n] for n in seen.values())

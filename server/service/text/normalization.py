@@ -73,10 +73,9 @@ def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int
 
     def written_out(match: re.Match[str]) -> str:
         short = "".join(match[0].split())
-        long = long_of.get(short) or long_of.get(short[:1].lower() + short[1:])
-        if long is None or count_pieces(short) < _SPELLED:
-            return match[0]
-        return long if short[0].islower() else long[0].upper() + long[1:]
+        known, lower = long_of.get(short), long_of.get(short[:1].lower() + short[1:])
+        long = known or (lower and lower[0].upper() + lower[1:])
+        return long if long and count_pieces(short) >= _SPELLED else match[0]
 
     return segment.rewritten(_SHORT, written_out)
 

@@ -43,15 +43,12 @@ class Tag:
             the place of a space.
         pair: number of the element, the same for its two tags; -1 for a mark that stands alone (`<br>`).
         opens: whether it begins its element.
-        may_repeat: whether the element may be closed and opened again around words that were parted; never
-            for links, buttons and what has an id.
     """
 
     at: int
     output: str
     pair: int = -1
     opens: bool = False
-    may_repeat: bool = False
 
     @property
     def breaks_line(self) -> bool:

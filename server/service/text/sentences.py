@@ -17,6 +17,7 @@ from server.service.text.drafts import (
     Hypothesis,
     Run,
     cleaned,
+    distinct,
     in_capitals,
     inner_part,
     is_better,
@@ -41,6 +42,7 @@ from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 
 _NO_FRAMING = Framing((), (), ())
 _MIN_WORDS_TO_CUT = 8
+_OF_WORDS = ("numbers", "names", "marks")  # alarms that say which words went wrong: no need to cut
 _BLOCKED_NGRAM = 3
 _MOST_ATTEMPTS = 2
 _LETTER = re.compile(r"[^\W\d_]")
@@ -164,7 +166,7 @@ class SentenceTranslator:
         kept = (
             (tuple(texts), tuple(scores))
             if way.every_hypothesis or way.guard == "off"
-            else _distinct(texts, scores)
+            else distinct(texts, scores)
         )
         delivered = None
         if way.keep:
@@ -293,12 +295,22 @@ class SentenceTranslator:
         return join_drafts([part for part, _ in pieces], [draft for _, draft in pieces])
 
     def _mended(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: Draft) -> Job[Draft]:
-        """Try against the most serious alarm, and once more against another one that is left."""
+        """Try against the most serious alarm, and once more against another one that is left.
+
+        What the first try protected, or where it cut, the second one does, too.
+        """
+        kept, limit = segment, None
         for _ in range(_MOST_ATTEMPTS):
             best = draft.hypotheses[0]
             if not best.alarms:
                 break
-            tried = yield from self._mend(segment, way, begin, draft)
+            lost = self._lost(kept, best, way)
+            if lost:
+                kept = replace(kept, spans=tuple(sorted([*kept.spans, *lost], key=lambda span: span.start)))
+            elif best.alarms[0] not in _OF_WORDS and len(_WORD.findall(segment.text)) >= _MIN_WORDS_TO_CUT:
+                limit = max(6, len(self._model.source_ids(segment.text)) // 2 + 1)
+            tried = yield from self._mend(kept, lost, way, begin, draft, limit)
+            tried = without_spans(tried, segment)
             if not is_better(tried.hypotheses[0], best):
                 break
             draft = replace(tried, withdrawn=(*draft.withdrawn, *tried.withdrawn))
@@ -309,35 +321,51 @@ class SentenceTranslator:
             best = self._with_own_marks(segment, best)
         return replace(draft, hypotheses=(best, *draft.hypotheses[1:]))
 
-    def _mend(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: Draft) -> Job[Draft]:
-        """Try once more, in the way that helps against the most serious alarm."""
+    def _lost(self, segment: Segment, best: Hypothesis, way: Way) -> list[Span]:
+        """Find the words that a translation must be made to keep, if that is its most serious alarm."""
+        if best.alarms[0] == "numbers":
+            return find_numbers(segment)
+        return self._model.lost_names(segment, best.target, way.source) if best.alarms[0] == "names" else []
+
+    def _mend(
+        self,
+        segment: Segment,
+        lost: Sequence[Span],
+        way: Way,
+        begin: tuple[int, ...],
+        draft: Draft,
+        limit: int | None,
+    ) -> Job[Draft]:
+        """Try once more, in the way that helps against the most serious alarm.
+
+        Args:
+            segment: a sentence, with spans for all that is to be kept.
+            lost: those of them that are new.
+            way: of its request.
+            begin: target ids that the translation begins with.
+            draft: with an alarm.
+            limit: tokens of a clause; None for as many as the model does well.
+        """
         best = draft.hypotheses[0]
         reason = best.alarms[0]
-        if reason == "numbers" and (numbers := find_numbers(segment)):
-            spans = sorted([*segment.spans, *numbers], key=lambda span: span.start)
-            tried = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
-            return without_spans(tried, segment)
         if reason == "marks":
             tagged = pairs_to_tags(replace(segment, tags=()))
             if tagged.tags:
-                tried = yield from self._draft(tagged, way, begin)
+                tried = yield from self._draft(tagged, way, begin, limit)
                 return self._with_marks(tagged, tried, way)
-        if reason == "names" and (names := self._model.lost_names(segment, best.target, way.source)):
-            spans = sorted([*segment.spans, *names], key=lambda span: span.start)
-            tried = yield from self._draft(replace(segment, spans=tuple(spans)), way, begin)
+        if lost:
+            tried = yield from self._draft(segment, way, begin, limit)
             new, old = tried.hypotheses[0].target.text, best.target.text
-            are_short = all(segment.text[span.start : span.end].isupper() for span in names)
-            told = are_short or self._model.lists_names
+            are_short = all(segment.text[span.start : span.end].isupper() for span in lost)
+            told = reason != "names" or are_short or self._model.lists_names
             if not told and self._model.accounts_worse(segment.text, new, old):
                 # The name was translated: `Noël` to `Christmas`.
                 left = tuple(alarm for alarm in best.alarms if alarm != reason)
                 same = (replace(best, alarms=left), *draft.hypotheses[1:])
                 return replace(draft, hypotheses=same, withdrawn=(reason,))
-            return without_spans(tried, segment)
-        words = len(_WORD.findall(segment.text))
-        if words >= _MIN_WORDS_TO_CUT and reason not in ("numbers", "names", "marks"):
-            length = len(self._model.source_ids(segment.text))
-            return (yield from self._draft(segment, way, begin, limit=max(6, length // 2 + 1)))
+            return tried
+        if limit is not None and reason not in _OF_WORDS:
+            return (yield from self._draft(segment, way, begin, limit))
         return (yield from self._whole(segment, way, begin, ngram=_BLOCKED_NGRAM))
 
     def _with_marks(self, tagged: Segment, draft: Draft, way: Way) -> Draft:
@@ -370,13 +398,3 @@ class SentenceTranslator:
 
 def _outside(segment: Segment) -> str:
     return segment.edited([(span.start, span.end, "") for span in segment.spans]).text
-
-
-def _distinct(texts: Sequence[str], scores: Sequence[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Leave out alternatives that differ from a better one in marks and capitals only."""
-    if len(texts) == 1:
-        return tuple(texts), tuple(scores)
-    seen: dict[tuple[str, ...], int] = {}
-    for number, text in enumerate(texts):
-        seen.setdefault(tuple(_WORD.findall(text.lower())), number)
-    return tuple(texts[n] for n in seen.values()), tuple(scores[n] for n in seen.values())

@@ -74,6 +74,15 @@ def link_words(
     ]
     pairs.update(_in_order(left, right, once=True))
     pairs.update(_in_order(_spans(segment, source), _spans(target, words)))
+    if (
+        source
+        and words
+        and source[-1].is_mark
+        and words[-1].is_mark
+        and our_marks[-1][0] == their_marks[-1][0]
+    ):
+        # `15. Mai` has a full stop, too, but it ends no sentence.
+        pairs.add((our_marks.pop()[1], their_marks.pop()[1]))
     pairs.update(_in_order(our_marks, their_marks))
     return sorted(pairs)
 
@@ -104,7 +113,7 @@ def _colons(marks: _Keyed) -> _Keyed:
     return [(kind, index) for kind, index in marks if kind == ":"]
 
 
-def _marks(text: Segment | Target, words: list[Word]) -> _Keyed:
+def _marks(text: Segment | Target, words: list[Word]) -> list[tuple[object, int]]:
     marks = [(text.text[word.start], index) for index, word in enumerate(words) if word.is_mark]
     return [(_KINDS_OF_MARKS.get(mark, mark), index) for mark, index in marks]
 

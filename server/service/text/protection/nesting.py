@@ -19,7 +19,6 @@ class Element:
         closes: whether its closing tag is in the sentence.
         start: offset behind its opening tag.
         end: offset of its closing tag.
-        may_repeat: as for `Tag`.
     """
 
     parent: int
@@ -30,7 +29,6 @@ class Element:
     closes: bool
     start: int
     end: int
-    may_repeat: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -96,7 +94,7 @@ def nesting(tags: Sequence[Tag], length: int) -> Nesting | None:
         around.append(stack[-1][0])
         if tag.opens and tag.pair >= 0:
             parent = stack[-1][0]
-            elements.append(Element(parent, 0, index, last_tag, True, False, tag.at, length, tag.may_repeat))
+            elements.append(Element(parent, 0, index, last_tag, True, False, tag.at, length))
             stack.append((len(elements) - 1, tag.pair))
     for number, _ in stack:
         elements[number].last = len(elements) - 1

@@ -1,8 +1,8 @@
 """Which element each word of a translation belongs to.
 
 Elements are numbered as in `Nesting`; an owner is the innermost element around a word. The result can be
-written as tags: the words of an element that must not repeat are one range, and an inner element has only
-words of its outer one.
+written as tags: the words of an element are one range, since none may be there twice, and an inner element
+has only words of its outer one.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 
 from server.service.text.protection.nesting import Element, Nesting
 
-MAX_GAP = 3  # words between two parts of an element that join it rather than have it closed and opened again
+MAX_GAP = 3  # words between two parts of an element that join it; what is farther off is left out
 
 
 def source_owners(tree: Nesting, starts: Sequence[int]) -> tuple[list[int], list[tuple[int, int]]]:
@@ -165,16 +165,16 @@ class Ownership:
             is_open = all(
                 between not in self._fixed and self._tree.contains(owners[between], index) for between in gap
             )
-            if is_open and (not element.may_repeat or len(gap) <= MAX_GAP):
+            if is_open and len(gap) <= MAX_GAP:
                 for between in gap:
                     owners[between] = index
                 runs[-1].append(word)
             else:
                 runs.append([word])
-        if not element.may_repeat:
-            kept = self._one_range(index, words, max(runs, key=len))
-            for word in set(words).difference(kept):
-                owners[word] = element.parent
+        longest = max(runs, key=lambda run: sum(self._lengths[word] for word in run))
+        kept = self._one_range(index, words, longest)
+        for word in set(words).difference(kept):
+            owners[word] = element.parent
 
     def _with_own_sources(self, index: int, words: list[int]) -> list[int]:
         """Take from an element what stands for no other source words than a longer part of it does."""

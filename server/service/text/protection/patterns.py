@@ -11,29 +11,44 @@ from typing import Any
 
 from server.service.text.segment import Segment, Span
 
-# Placeholders of programs: printf, Python, ICU, Angular, Vue, Rails, i18next, Qt, XLIFF.
+# Placeholders of programs: printf, Go, Python, ICU, Fluent, Angular, Vue, Rails, i18next, Qt, Swift, XLIFF,
+# DTD, Smarty, PHP, Drupal, Mailchimp, CMake.
 _PLACEHOLDER = "|".join([
     r"\{\{\{[^{}\n]{0,200}\}\}\}",
     r"\{\{[^{}\n]{0,200}\}\}",
     r"<%[^%\n]{0,200}%>",
     r"\{%[^%\n]{0,200}%\}",
-    r"[$#%]\{[^{}\n]{0,200}\}",
+    r"\[%[^%\n]{0,200}%\]",
+    r"<\?(?:php|=)[^?\n]{0,200}\?>",
+    r"\*\|[^|*\n]{1,80}\|\*",
+    r"[$#%@]\{[^{}\n]{0,200}\}",
+    r"\{ ?\$[\w.\-\[\]>|]{1,80} ?\}",
+    r"\{[/#@~^!?]\w[\w.]{0,60}\}",
     r"\{[A-Za-z_][\w.\-\[\]]*(?:[:!,][^{}\n]{0,100})?\}",
     r"\{\d*(?:[:!,][^{}\n]{0,100})?\}",
-    r"\$t\([^()\n]{0,200}\)",
+    r"\$(?:t\([^()\n]{0,200}\)|\([\w.:\-]{1,80}\))",
+    r"\\\([a-z]\w{0,60}(?:\.\w{1,60}){0,8}\)",
+    r"&(?:#\d{2,6}|#x[0-9a-fA-F]{2,6}|amp|lt|gt|quot|apos|nbsp);|(?<!\w)&[A-Za-z][\w.\-]{1,60};",
     r"%\([A-Za-z_]\w*\)[-#0+]*\d*(?:\.\d+)?[a-zA-Z]",
-    r"%\d+\$[-#0+]*\d*(?:\.\d+)?l{0,2}[sdifguxX@]",
+    r"%<[A-Za-z_]\w{0,60}>[sdif]",
+    r"%(?:\d+\$|\[\d{1,2}\])[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdifgeuxXocvq@]",
     r"%[A-Za-z_]\w{1,60}%",
     r"%%",
-    r"(?<![\d%])%[-#0+]*\d*(?:\.\d+)?l{0,2}[sdifguxX@](?![A-Za-z])",
-    r"(?<![\d\w%])%\d(?!\w|[.,]?\d| %)",
+    r"(?<![\d%])%[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdifgeuxXocpvqn@](?![A-Za-z])",
+    r"(?<![\d\w%])%L?\d(?!\w|[.,]?\d| %)",
+    r"(?<![\d\w%])(?<!\d[ \u00a0\u202f])%[a-z_]{3,40}(?![\w%])",
+    r"(?<!\w)(?P<fence>##?|@@?|\$\$?)[A-Z][A-Z0-9_]{1,60}(?P=fence)(?!\w)",
+    r"(?<!\w)(?P<double>##|@@)\w{2,60}(?P=double)(?!\w)",
     r"__[A-Z][A-Z0-9_]*__",
+    r"<<[A-Za-z_]\w{0,60}>>",
+    r"(?<![\w:])@:(?:\w{1,60}\.)*\w{1,60}",
     r"(?<![\w:/.]):[A-Za-z_]\w*(?![\w:])",
     r"\[\[?%?[A-Z][A-Z0-9_]+%?\]?\]",
+    r"\[[a-z_]{2,30}:[a-z_:\-]{2,60}\]",
     r"<[A-Z][A-Z0-9_]+>",
     r"</?(?:x|ph|bx|ex|bpt|ept|it|mrk)\b[^<>\n]{0,200}>",
     r"</?\d+/?>",
-    r"\$[A-Za-z_]\w*",
+    r"\$[A-Za-z_]\w*(?:->\w{1,60}){0,5}",
 ])  # fmt: skip
 _ADDRESS = "|".join([
     r"(?:https?|ftps?|sftp|wss?|file|git|ssh)://[^\s<>\"“”«»]+",
@@ -138,7 +153,7 @@ _PLAIN_NUMBER = re.compile(r"\d+")
 _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
-_SOME = re.compile(rf"[\d{{}}%$@#`\\/<\[_:+=€£¥°]|www\.|\.\w|\(\)|{_FREE}--?[A-Za-z]")
+_SOME = re.compile(rf"[\d{{}}%$@#`\\/<\[_:+=€£¥°&|]|www\.|\.\w|\(\)|{_FREE}--?[A-Za-z]")
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}
 

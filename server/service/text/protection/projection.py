@@ -31,8 +31,7 @@ def place_tags(segment: Segment, target: Target, aligner: Aligner | None = None)
         aligner: None links equal words alone.
 
     Returns:
-        Offsets in the target's text and tags, in the order of writing. All tags of the segment once, but
-        those that may repeat, which are there once for each part of their words.
+        Offsets in the target's text and tags, in the order of writing: all tags of the segment, once.
     """
     if not segment.tags:
         return []
@@ -242,12 +241,9 @@ def _is_break(tag: Tag) -> bool:
 
 
 def _is_sound(placed: Placed, tags: Sequence[Tag]) -> bool:
-    """Whether all tags are there, none too often, and elements are well nested."""
+    """Whether all tags are there once, and elements are well nested."""
     counts = Counter(tag for _, tag in placed)
-    if any(
-        counts[tag] != wanted and not (tag.may_repeat and counts[tag])
-        for tag, wanted in Counter(tags).items()
-    ):
+    if counts != Counter(tags):
         return False
     open_pairs: list[int] = []
     begun = {tag.pair for tag in tags if tag.opens}
@@ -257,7 +253,7 @@ def _is_sound(placed: Placed, tags: Sequence[Tag]) -> bool:
             open_pairs.append(tag.pair)
         elif tag.pair in begun and tag.closes and (not open_pairs or open_pairs.pop() != tag.pair):
             return False
-    return len(counts) == len(set(tags)) and offsets == sorted(offsets)
+    return offsets == sorted(offsets)
 
 
 def _by_position(segment: Segment, target: Target, words: list[Word]) -> Placed:

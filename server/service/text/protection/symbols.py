@@ -1,4 +1,4 @@
-"""Signs that are no words: emoji, bullets, arrows, stars, smileys.
+"""Signs that are no words: emoji and their short codes, bullets, arrows, stars, smileys.
 
 A model makes words of them. So they become tags, which follow the words beside them, and what the model
 reads is the sentence without them.
@@ -23,8 +23,9 @@ _JOINED = (
 _SMILEY = (
     r"(?<![\w:;=])[:;=]['’]?-?[)(DPpOo/\\|\]\[}{*3](?!\w)|(?<!\w)<3(?!\w)|(?<!\w)\^_?\^(?!\w)|¯\\_\(ツ\)_/¯"
 )
-_SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}")
-_SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
+_SHORT_CODE = r"(?<![\w:]):[a-z+][a-z0-9_+\-]{1,40}:(?![\w:])"  # of chats: `:rocket:`
+_SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}|{_SHORT_CODE}")
+_SOME = re.compile(f"{_SHORT_CODE}|{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 OPERATORS = "+=~*"
 """Signs that part no sentence: `The += operator joins two texts.`"""

@@ -104,18 +104,31 @@ _ORDINAL_STOPS = _words("cs da et fi hr hu is lv nb nn no pl sk sl sr tr")
 
 
 LONG_FORMS = {
-    "en": {"e.g.": "for example", "i.e.": "that is", "approx.": "about", "incl.": "including"},
+    "en": {
+        "e.g.": "for example", "i.e.": "that is", "approx.": "about", "incl.": "including",
+        "excl.": "excluding", "dept.": "department", "vs.": "against", "a.k.a.": "also known as",
+        "tel.": "telephone",
+    },
     "de": {
         "z.B.": "zum Beispiel", "d.h.": "das heißt", "u.a.": "unter anderem", "i.d.R.": "in der Regel",
         "bzw.": "beziehungsweise", "ggf.": "gegebenenfalls", "evtl.": "eventuell", "bspw.": "beispielsweise",
         "inkl.": "inklusive", "ca.": "circa", "vgl.": "vergleiche", "sog.": "sogenannt", "Nr.": "Nummer",
-        "zzt.": "zurzeit", "z.T.": "zum Teil",
+        "zzt.": "zurzeit", "z.T.": "zum Teil", "zzgl.": "zuzüglich", "abzgl.": "abzüglich",
+        "exkl.": "ohne", "MwSt.": "Mehrwertsteuer", "v.a.": "vor allem", "mind.": "mindestens",
+        "insb.": "insbesondere", "insbes.": "insbesondere", "Tel.": "Telefon", "Abb.": "Abbildung",
+        "Std.": "Stunden", "Mio.": "Millionen", "Mrd.": "Milliarden", "o.ä.": "oder ähnlich",
+        "u.U.": "unter Umständen", "i.A.": "im Auftrag", "allg.": "allgemein", "ehem.": "ehemalig",
     },
     "fr": {
         "p.ex.": "par exemple", "parex.": "par exemple", "c.-à-d.": "c'est-à-dire", "env.": "environ",
-        "càd.": "c'est-à-dire",
+        "càd.": "c'est-à-dire", "tél.": "téléphone", "av.": "avenue", "réf.": "référence",
     },
-    "es": {"p.ej.": "por ejemplo", "aprox.": "aproximadamente", "núm.": "número", "pág.": "página"},
+    "es": {
+        "p.ej.": "por ejemplo", "aprox.": "aproximadamente", "núm.": "número", "pág.": "página",
+        "Sra.": "señora", "Sr.": "señor", "Srta.": "señorita", "Sres.": "señores", "Dra.": "doctora",
+        "Avda.": "avenida", "tel.": "teléfono", "Ud.": "usted", "Uds.": "ustedes", "máx.": "máximo",
+        "mín.": "mínimo", "incl.": "incluido", "EE.UU.": "Estados Unidos",
+    },
 }  # fmt: skip
 """What abbreviations stand for, written without the white space within them."""
 

@@ -9,6 +9,7 @@ import re
 from server.service.text.reading.markup.blocks import (
     Item,
     cut_at_links,
+    join_footnote,
     join_index,
     parts,
     strip_ends,
@@ -18,7 +19,6 @@ from server.service.text.reading.markup.elements import (
     ENDED_BY,
     INLINE,
     LINKS,
-    MAY_REPEAT,
     P_ENDS,
     WITHOUT_TEXT,
     Element,
@@ -172,10 +172,7 @@ class _BlockReader:
         if not element.is_inline:
             return
         if element.is_translated:
-            may_repeat = element.name in MAY_REPEAT and (
-                token.end - token.attributes_at <= 2 or "id" not in attributes(self._markup, token)
-            )
-            element.opener = Item("open", token.start, token.end, "", element.number, may_repeat)
+            element.opener = Item("open", token.start, token.end, "", element.number)
             element.opener.is_link = element.name in LINKS
             element.opener_at = len(self._items)
             self._items.append(element.opener)
@@ -198,11 +195,13 @@ class _BlockReader:
                 element.opener.kind = "border"
         element = elements.pop()
         if is_inline and element.is_translated:
-            closer = Item("close", token.start, token.end, "", element.number, is_link=token.name in LINKS)
-            closer.may_repeat = element.opener is not None and element.opener.may_repeat
-            self._items.append(closer)
+            self._items.append(
+                Item("close", token.start, token.end, "", element.number, is_link=token.name in LINKS)
+            )
             if token.name in ("sup", "sub") and self._items_hold(element):
                 join_index(self._items, element.opener_at, self._markup, token.name)
+            elif token.name == "a" and self._items_hold(element):
+                join_footnote(self._items, element.opener_at, self._markup)
         self._leave(element, token.end)
 
     def _is_inline(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Inline marks of a block: Markdown, HTML and subtitle tags in plain text.
+"""Inline marks of a block: Markdown, BBCode, HTML, subtitle and game tags in plain text.
 
 Emphasis follows the delimiter rules of CommonMark 0.31 (section 6.2), but one mark is one pair: what does not
 pair stays text. No Markdown parser for Python tells where inline marks are, so they are found here.
@@ -14,20 +14,24 @@ from server.service.text.reading.emphasis import Run, pair_runs
 from server.service.text.segment import Segment, Span, Tag
 
 _ATTRIBUTES = r"(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>=/]+))?)*"
+_VALUE = r"(?:=(?:\"[^\"<>\n]{0,100}\"|[^\s\"'<>/]{1,60}))?"  # `<color=#f00>`, as games have it
 _TOKEN = re.compile(
     r"(?P<code>`+)"
     r"|(?P<comment><!--)"
     r"|(?P<auto><(?:[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]{1,2000}|[^\s<>@/]{1,200}@[^\s<>@]{1,200})>)"
-    rf"|(?P<tag><(?P<slash>/?)(?P<name>[A-Za-z][A-Za-z0-9.:_-]{{0,40}}|\d{{1,4}}){_ATTRIBUTES}\s*(?P<empty>/?)>)"
+    rf"|(?P<tag><(?P<slash>/?)(?P<name>[A-Za-z][A-Za-z0-9.:_-]{{0,40}}|\d{{1,4}}){_VALUE}{_ATTRIBUTES}\s*(?P<empty>/?)>)"
+    r"|(?P<bbcode>\[(?P<ends>/?)(?P<code_name>[A-Za-z]{1,20})(?P<value>=[^\[\]\n]{1,200}"
+    r"|(?:\s+[a-z_-]{1,30}=\"[^\"\[\]\n]{0,200}\"){1,10})?\s*/?\])"
     r"|(?P<lone><\d\d[\d:.]{3,12}>)"
     r"|(?P<override>\{\\[^{}\n]{1,300}\})"
-    r"|(?P<skip>(?:https?://|ftp://|www\.)[^\s<>()\[\]*]{1,2000}|\{\{?[^{}\s]{1,100}\}\}?|__[A-Z][A-Z0-9_]*__)"
+    r"|(?P<skip>(?:https?://|ftp://|www\.)[^\s<>()\[\]*]{1,2000}|\{\{?[^{}\s]{1,100}\}\}?|__[A-Z][A-Z0-9_]*__|\*\|[^|*\n]{1,80}\|\*)"
     r"|(?P<span>(?<![^\W_])[^\W_]+(?:\\[_*~][^\W_]+)+|\[\[[^\[\]\n]{1,300}\]\])"
     r"|(?P<escape>\\[\\`*_\[\]#~<>|\"])"
     r"|(?P<note>\[\^[^\]\[\s]{1,100}\])"
     r"|(?P<open>!?\[)|(?P<close>\])"
     r"|(?P<run>\*+|_+|~~+)"
 )
+_BBCODE_END = re.compile(r"\[/([A-Za-z]{1,20})\]")
 _TARGET = re.compile(
     r"\(\s*(?:<[^<>\n]{0,2000}>|[^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*)"
     r"(?:\s+(?:\"[^\"]{0,500}\"|'[^']{0,500}'))?\s*\)"
@@ -155,6 +159,9 @@ class _Scanner:
         self._no_comment = False
         for match in re.finditer("`+", source):
             self._ticks[len(match[0])].append(match.start())
+        self._bbcode_ends: dict[str, list[int]] = defaultdict(list)
+        for match in _BBCODE_END.finditer(source):
+            self._bbcode_ends[match[1].lower()].append(match.start())
 
     def scan(self) -> list[_Mark]:
         """Find all marks, ascending and disjoint; pairs do not cross."""
@@ -162,7 +169,8 @@ class _Scanner:
         while match := _TOKEN.search(self._source, position):
             position = self._token(match)
         for name, mark in self._elements:  # never closed
-            mark.opens, mark.pair = False, -1 if name in _ELEMENTS else -2
+            stands_alone = name in _ELEMENTS or "=" in self._source[mark.start : mark.end]
+            mark.opens, mark.pair = False, -1 if stands_alone else -2
         emphasis: set[int] = set()
         for opener, closer in pair_runs(self._runs):
             pair = self._number()
@@ -192,6 +200,8 @@ class _Scanner:
             )
         elif kind == "tag":
             return self._tag(match)
+        elif kind == "bbcode":
+            return self._bbcode(match)
         elif kind == "open":
             self._brackets = [*self._brackets[-_DEPTH:], (start, end)]
         elif kind == "close":
@@ -227,6 +237,28 @@ class _Scanner:
         else:
             base = name.partition(".")[0]  # classes of a VTT cue
             self._element(base if base in _ELEMENTS else name, start, end, closes=closes)
+        return end
+
+    def _bbcode(self, match: re.Match[str]) -> int:
+        """Take `[b]` if a `[/b]` follows, and `[img id="3"]` alone; other brackets are text or a link's."""
+        name, start, end = match["code_name"].lower(), match.start(), match.end()
+        if match["ends"]:
+            self._element(f"[{name}", start, end, closes=True)
+            return end
+        closes = self._bbcode_ends[name]
+        index = bisect_left(closes, end)
+        if index < len(closes) and name in _VERBATIM:
+            close = closes[index]
+            behind = close + len(name) + 3
+            self._marks.append(_Mark(start, behind, span=True, lead=end - start, trail=behind - close))
+            return behind
+        if index < len(closes):
+            self._element(f"[{name}", start, end, closes=False)
+        elif match["value"] and match["value"][0] != "=":
+            self._marks.append(_Mark(start, end))
+        else:
+            self._brackets = [*self._brackets[-_DEPTH:], (start, start + 1)]
+            return start + 1
         return end
 
     def _element(self, name: str, start: int, end: int, *, closes: bool) -> None:

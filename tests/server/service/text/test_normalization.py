@@ -122,6 +122,9 @@ def test_a_tag_stays_between_its_letters(text: str, place: int) -> None:
         ("en", "a file (e.g. if it is new)", "a file (for example if it is new)"),
         ("fr", "une ville, p. ex. Lyon", "une ville, par exemple Lyon"),
         ("es", "una ciudad, p. ej. Soria", "una ciudad, por ejemplo Soria"),
+        ("es", "La Sra. Ruiz; Avda. Sol", "La señora Ruiz; avenida Sol"),
+        ("fr", "Tél. : non, av. Foch", "Téléphone : non, avenue Foch"),
+        ("de", "zzgl. MwSt. und", "zuzüglich Mehrwertsteuer und"),
         ("de", "Das ist es bzw.", "Das ist es bzw."),  # the full stop may be the sentence's
         ("de", "www.z.b. Dr. Ab", "www.z.b. Dr. Ab"),
         ("pl", "np. z. B. to", "np. z. B. to"),

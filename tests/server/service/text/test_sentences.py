@@ -318,6 +318,18 @@ def test_a_lost_number_is_protected() -> None:
     assert found.guards == (("numbers", "mended"),)
 
 
+def test_a_second_try_keeps_what_the_first_one_cut() -> None:
+    def loops_and_forgets(one: ModelInput, words: list[str]) -> list[list[str]]:
+        said = ["ja"] * 30 if len(words) > 12 else translated(words)
+        return [[word for word in said if word != "17"]]
+
+    model = Model(loops_and_forgets, Measured(comfortable_tokens=128))
+    found = model.translate("one two three four five six, and seven eight nine 17 ten eleven twelve")
+    assert "17" in found.texts[0].split()
+    assert found.guards == (("loop", "mended"), ("numbers", "mended"))
+    assert [len(one.ids) > 12 for one in model.asked] == [True, False, False, False, False]
+
+
 def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
     bundle = repository / "bundles/fr-en"
     tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))

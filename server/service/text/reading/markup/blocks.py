@@ -25,7 +25,6 @@ class Item:
         end: offset behind it.
         text: of a text or a verbatim part: the plain text.
         number: of the element whose tag it is.
-        may_repeat: as for `Tag`.
         is_link: whether it is a tag of a link or a label.
         is_formula: whether it is verbatim because it is a formula.
         keeps_white: whether its white space counts.
@@ -36,10 +35,27 @@ class Item:
     end: int
     text: str = ""
     number: int = -1
-    may_repeat: bool = False
     is_link: bool = False
     is_formula: bool = False
     keeps_white: bool = False
+
+
+def join_footnote(items: list[Item], at: int, markup: str) -> None:
+    """Make one part of the link that was just closed, if it is a footnote: `war.<a><sup>55</sup></a>`.
+
+    Args:
+        items: the block until now.
+        at: index of the link's opening tag.
+        markup: the source.
+    """
+    before, inner = items[at - 1] if at else None, items[at + 1 : -1]
+    text = "".join(item.text for item in inner)
+    if before is None or not inner or before.kind in ("open", "break"):
+        return
+    if markup[inner[0].start : inner[0].end].lower()[:4] not in ("<sup", "<sub"):
+        return
+    if not any(map(str.isalpha, text)) and text.strip() and not before.text[-1:].isspace():
+        items[at:] = [Item("lone", items[at].start, items[-1].end)]
 
 
 def join_index(items: list[Item], at: int, markup: str, name: str) -> None:
@@ -162,7 +178,7 @@ def to_segment(part: list[Item], markup: str) -> Segment:
             text.append(new)
             length, last = length + len(new), new[-1]
         if item.kind not in ("text", "verbatim"):
-            tags.append(Tag(length, output, item.number, item.kind == "open", item.may_repeat))
+            tags.append(Tag(length, output, item.number, item.kind == "open"))
     return Segment("".join(text), tuple(spans), tuple(tags), "html")
 
 

@@ -15,10 +15,10 @@ INLINE = names(
     " time tt u var wbr x g ph bx ex bpt ept it mrk"
 )
 VERBATIM = names(
-    "code iframe kbd listing math noembed noframes plaintext pre samp script style svg tt var xmp"
+    "code iframe kbd listing math noembed noframes plaintext pre rp rt rtc samp script style svg tt var xmp"
 )
-WITHOUT_TEXT = frozenset(("script", "style", "svg"))  # nothing in them is part of a sentence
-MAY_REPEAT = names("b i em strong span u s small sub sup mark")
+# Nothing in them is part of a sentence: `rt` says how the word before is read, `rp` brackets that.
+WITHOUT_TEXT = names("script style svg rt rp rtc")
 LINKS = frozenset(("a", "label"))
 P_ENDS = names(
     "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer"

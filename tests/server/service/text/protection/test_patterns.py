@@ -17,6 +17,10 @@ PLACEHOLDERS = (
     "{items[0]}", "{count, number}", '<x id="1"/>', '<ph name="x"/>', "</x>", "<1>", "</1>", "<2/>",
     "$HOME", "$name", "[[NAME]]", "[%NAME%]", "<NAME>",
     "{{ price | currency }}", "<%= user.name %>", "{% if user %}", "{% endif %}",
+    "%L1", "%n", "%zu", "%hd", "%[1]s", "%<name>s", "%name", "@{name}", "{ $name }", "{$name}", "{/color}",
+    "$(name)", "$user->name", "\\(user.name)", "*|FNAME|*", "##NAME##", "@@name@@", "@PROJECT_NAME@",
+    "$$NAME$$", "<<name>>", "[% name %]", "<?= $name ?>", "<?php echo $n; ?>", "[site:url]", "@:common.ok",
+    "&brandShortName;", "&nbsp;", "&#160;",
 )  # fmt: skip
 ADDRESSES = (
     "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example",
@@ -59,6 +63,7 @@ PLAIN = (
     "Qu'est-ce que c'est ? Aujourd'hui, M. Dupont a dit : « Venez, c.-à-d. tout de suite ! »",
     "Le 1er mai, la 2e fois, au XXe siècle, vers 7h, p. ex. l'après-midi… et/ou le soir.",
     "¿Qué hora es? ¡Son las 3! El Sr. García, p. ej., llegó a las 5 y se fue a las 10.",
+    "Use the coupon & save; R&D; Q&A; a|b [see: note] ## title, 10 %ige Lösung, 50 %igen.",
     "La 1ª vez, el 2º piso, EE. UU., etc.; «así es», dijo él.",
 )  # fmt: skip
 AROUND = [
@@ -68,7 +73,8 @@ AROUND = [
 UNITS = (
     "a", "{", "{{", "${a", "%", "%(a", "__A_", ":a", "<x ", "<1", "http://", "http://a).", "www.", "a@a.",
     "a.", "a.a.com/", "a-", "1", "1,", "1 ", "1:", "+1 ", "+1(", "/a", "C:\\a", "\\\\a", "`", "``", "A1-",
-    "AB12 ABCD ", "n = ", "[[A", "#a", "€1", "v1.", "1.1.1-", "0a1b2c3d-", "a1", "1a",
+    "AB12 ABCD ", "n = ", "&a", "*|", "[%", "<?=", "$a->", "%[1]", "@:a.", "<<a", "##A", "[a:",
+    "[[A", "#a", "€1", "v1.", "1.1.1-", "0a1b2c3d-", "a1", "1a",
 )  # fmt: skip
 
 

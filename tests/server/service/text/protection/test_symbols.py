@@ -92,6 +92,7 @@ def test_a_text_without_signs_is_left_alone(text: str) -> None:
         ("from 🇩🇪 to 🇫🇷 now", "from to now", ["🇩🇪 ", "🇫🇷 "]),
         ("Nice :) really", "Nice really", [":) "]),
         ("Acme® works", "Acme works", ["®"]),
+        ("Online :rocket: now :+1:", "Online now", [":rocket: ", " :+1:"]),
         ("Step 1️⃣ first", "Step first", ["1️⃣ "]),
         ("a 😀 😀 b", "a b", ["😀 😀 "]),
     ],
@@ -102,7 +103,21 @@ def test_signs_are_taken_whole(text: str, left: str, signs: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Note: (yes)", "at 12:30", "a:b", "the 1/2 way", "key=3", "C++", "50 * 3", "so:", "(see 3)"]
+    "text",
+    [
+        "Note: (yes)",
+        "at 12:30",
+        "a:b",
+        "a:b:c",
+        "10:20:30",
+        "std::x::y",
+        "the 1/2 way",
+        "key=3",
+        "C++",
+        "50 * 3",
+        "so:",
+        "(see 3)",
+    ],
 )
 def test_what_only_looks_like_a_sign_stays(text: str) -> None:
     assert signs_to_tags(Segment(text)).text == text
