@@ -1,4 +1,4 @@
-"""Request bodies to plain values, strictly: JSON, urlencoded form, or the query string of a POST.
+"""Request bodies to plain values, strictly: JSON, a form of either kind, or the query string of a POST.
 
 What the standard parsers let through is refused here: other encodings than UTF-8, lone surrogates, NaN and
 Infinity, numbers that overflow, fields that occur twice in a JSON object, nesting deeper than 32.
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
+from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 from starlette.types import Receive
 
 from server.errors import MalformedBodyError, UnsupportedMediaTypeError
@@ -20,6 +21,10 @@ _MAX_DEPTH = 32
 _MAX_FIELDS = 1000
 _JSON_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 _FORM = "application/x-www-form-urlencoded"
+_PARTS = "multipart/form-data"
+MEDIA_TYPES = ("application/json", _FORM, _PARTS)
+"""What requests may be; LibreTranslate reads all three."""
+
 _BOM = b"\xef\xbb\xbf"
 
 Fields = dict[str, Any]
@@ -76,9 +81,10 @@ def parse_fields(body: bytes, headers: Mapping[str, str], query: bytes) -> tuple
         media_type = "application/json" if body.lstrip()[:1] in (b"{", b"[") else _FORM
     if media_type == "application/json":
         return _parse_json(body), True
-    if media_type == _FORM:
-        return _collect(_parse_form(body)) | _collect(_parse_form(query)), False
-    raise UnsupportedMediaTypeError(f"send application/json or {_FORM}")
+    if media_type not in MEDIA_TYPES:
+        raise UnsupportedMediaTypeError(f"send {MEDIA_TYPES[0]}, {_FORM} or {_PARTS}")
+    form = _parse_form(body) if media_type == _FORM else _parse_parts(body, headers["content-type"])
+    return _collect(form) | _collect(_parse_form(query)), False
 
 
 def _content_type(header: str | None) -> tuple[str | None, str]:
@@ -160,6 +166,29 @@ def _parse_form(raw: bytes) -> list[tuple[str, str]]:
         raise MalformedBodyError("a form field is not valid UTF-8") from None
     except ValueError:
         raise MalformedBodyError(f"more than {_MAX_FIELDS} form fields") from None
+
+
+def _parse_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
+    """Read multipart/form-data (RFC 7578), as browsers' FormData and `curl -F` write it."""
+    _, options = parse_options_header(content_type)
+    pairs: list[tuple[str, str]] = []
+    name, value = "", bytearray()
+    try:
+        with PushMultipartParser(
+            options.get("boundary", ""), max_segment_count=_MAX_FIELDS, strict=True
+        ) as parser:
+            for event in parser.parse(body):
+                if isinstance(event, MultipartSegment):
+                    if event.filename is not None:
+                        raise UnsupportedMediaTypeError("files are not accepted here")
+                    name, value = event.name, bytearray()
+                elif event is None:
+                    pairs.append((name, _decode(bytes(value))))
+                else:
+                    value += event
+    except MultipartError:
+        raise MalformedBodyError(f"the body is not valid {_PARTS}") from None
+    return pairs
 
 
 def _collect(pairs: list[tuple[str, str]]) -> Fields:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.api.access import Access
-from server.api.body import Fields, parse_fields, read_body
+from server.api.body import MEDIA_TYPES, Fields, parse_fields, read_body
 from server.api.glossary import read_glossary
 from server.api.schemas import (
     TRANSLATE_SCHEMA,
@@ -44,7 +44,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorAnswer, "description": "The server wants an API key."},
     403: {"model": ErrorAnswer, "description": "The API key is not one of the server's."},
     413: {"model": ErrorAnswer, "description": "The body is too large."},
-    415: {"model": ErrorAnswer, "description": "The body is neither JSON nor a urlencoded form."},
+    415: {"model": ErrorAnswer, "description": "The body is neither JSON nor a form, or has a file."},
     429: {
         "model": ErrorAnswer,
         "description": "The queue is full, or this client sent its share; wait for `Retry-After` seconds.",
@@ -61,8 +61,7 @@ def documented(fields: type[BaseModel]) -> dict[str, Any]:
     """Describe a request's fields for OpenAPI, as JSON and as a form."""
     schema = fields.model_json_schema()
     schema = _inlined(schema, schema.pop("$defs", {}))
-    kinds = ("application/json", "application/x-www-form-urlencoded")
-    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in MEDIA_TYPES}}}
 
 
 def _inlined(value: Any, definitions: Mapping[str, Any]) -> Any:

@@ -75,6 +75,9 @@ VALID = b'{"q":"the cat sees a bird.","source":"en","target":"de"}'
 WORDS = ["".join(letters) for letters in itertools.product("bdfgk", "aeiou", "lmnr", "aeio")]
 MANY_WORDS = [" ".join(WORDS[n:] + WORDS[:n]) for n in range(MAX_TEXTS)]
 LONG_OK = ("ok", "text_too_long")
+PART = '--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+PARTS = "".join(map(PART.format, ("q", "source", "target"), ("the cat", "en", "de"))).encode() + b"--x--\r\n"
+FILE = PARTS.replace(b'"q"', b'"q"; filename="q.txt"')
 
 CASES = [
     raw("1 empty body", b"", "malformed"),
@@ -82,7 +85,9 @@ CASES = [
     raw("3 text/plain", VALID, "unsupported_media_type", Content_Type="text/plain"),
     Case("3 no content type, JSON", VALID, ("ok",), {}),
     Case("3 no content type, form", b"q=the+cat&source=en&target=de", ("ok",), {}),
-    raw("4 multipart", b"--x\r\n", "unsupported_media_type", Content_Type="multipart/form-data; boundary=x"),
+    raw("4 multipart", b"--x\r\n", "malformed", Content_Type="multipart/form-data; boundary=x"),
+    raw("4 multipart, whole", PARTS, "ok", Content_Type="multipart/form-data; boundary=x"),
+    raw("4 a file", FILE, "unsupported_media_type", Content_Type="multipart/form-data; boundary=x"),
     Case("4 form", b"q=the+cat&source=en&target=de", ("ok",), FORM),
     raw("5 gzip", gzip.compress(VALID), "unsupported_media_type", Content_Encoding="gzip"),
     *(

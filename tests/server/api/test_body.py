@@ -85,9 +85,43 @@ def test_other_charsets_are_refused(charset: str) -> None:
         parse_fields(b'{"q":"a"}', {"content-type": f"application/json; charset={charset}"}, b"")
 
 
+PARTS = {"content-type": "multipart/form-data; boundary=X"}
+PART = b'--X\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+
+
+def test_parts_of_a_form_are_fields() -> None:
+    body = (
+        PART % (b"q", "Grüße\r\n--Y".encode()) + PART % (b"q", b"") + PART % (b"target", b"de") + b"--X--\r\n"
+    )
+    expected = {"q": ["Grüße\r\n--Y", ""], "target": "de", "source": "en"}
+    assert parse_fields(body, PARTS, b"source=en") == (expected, False)
+
+
 @pytest.mark.parametrize(
-    "kind", ["text/plain", "multipart/form-data; boundary=x", "application/xml", "nonsense"]
+    ("body", "kind"),
+    [
+        (b"", "multipart/form-data; boundary=X"),
+        (PART % (b"q", b"a"), "multipart/form-data; boundary=X"),
+        (PART % (b"q", b"a") + b"--X--\r\n", "multipart/form-data"),
+        (PART % (b"q", b"a") + b"--X--\r\n", "multipart/form-data; boundary=Y"),
+        (PART % (b"q", b"\xff") + b"--X--\r\n", "multipart/form-data; boundary=X"),
+        (PART % (b"q", b"a") * 1001 + b"--X--\r\n", "multipart/form-data; boundary=X"),
+        (b"--X\r\nA: b\r\n\r\na\r\n--X--\r\n", "multipart/form-data; boundary=X"),
+        (b"--X\r\nA: " + b"b" * 10_000 + b"\r\n\r\na\r\n--X--\r\n", "multipart/form-data; boundary=X"),
+    ],
 )
+def test_parts_that_are_none_are_refused(body: bytes, kind: str) -> None:
+    with pytest.raises(MalformedBodyError):
+        parse_fields(body, {"content-type": kind}, b"")
+
+
+def test_files_are_refused() -> None:
+    body = PART.replace(b'%s"', b'q"; filename="a.txt"') % b"a" + b"--X--\r\n"
+    with pytest.raises(UnsupportedMediaTypeError):
+        parse_fields(body, PARTS, b"")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/mixed; boundary=x", "application/xml", "nonsense"])
 def test_other_media_types_are_refused(kind: str) -> None:
     with pytest.raises(UnsupportedMediaTypeError):
         parse_fields(b'{"q":"a"}', {"content-type": kind}, b"")
@@ -99,7 +133,7 @@ def test_compressed_bodies_are_refused(encoding: str) -> None:
         parse_fields(b"\x1f\x8b", JSON | {"content-encoding": encoding}, b"")
 
 
-@given(st.binary(max_size=200), st.sampled_from([JSON, FORM, {}]), st.binary(max_size=50))
+@given(st.binary(max_size=200), st.sampled_from([JSON, FORM, PARTS, {}]), st.binary(max_size=50))
 def test_any_bytes_give_fields_or_a_refusal(body: bytes, headers: dict[str, str], query: bytes) -> None:
     try:
         fields, _ = parse_fields(body, headers, query)
