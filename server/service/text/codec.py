@@ -48,6 +48,7 @@ class Reading:
     Attributes:
         options: of the request.
         is_html: whether they are HTML.
+        markup_language: of the texts, as `lang` in the markup has it; "" for that of the way.
         split: whether a line may hold several sentences.
         every_line: whether a line never goes on in the next one, as with the option `split_lines`.
         whole: whether a text is one input of the model, just as it is; nothing else holds then.
@@ -55,6 +56,7 @@ class Reading:
 
     options: TextOptions = field(default_factory=TextOptions)
     is_html: bool = False
+    markup_language: str = ""
     split: bool = True
     every_line: bool = False
     whole: bool = False
@@ -208,9 +210,10 @@ class TextCodec:
         elif reading.is_html:
             if reading.options.translate_attributes:
                 # First of all, for tags carry their attributes wherever they go.
-                values = yield from self._blocks(read_attributes(text, way.source), way, reading, protect, ())
+                found = read_attributes(text, reading.markup_language or way.source)
+                values = yield from self._blocks(found, way, reading, protect, ())
                 text = _assembled(values, 1).hypotheses[0]
-            blocks = read_html(text, way.source)
+            blocks = read_html(text, reading.markup_language or way.source)
         else:
             blocks = read_plain(
                 text, every_line=reading.every_line or reading.options.split_lines, language=way.source

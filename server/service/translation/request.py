@@ -104,6 +104,8 @@ class TranslationRequest:
         target: language code.
         options: decoding options.
         is_html: whether the texts are HTML.
+        markup_language: language that a `lang` in the markup calls the texts' own, if it is another than
+            `source`: they went through a pivot; "" if it is none.
         text_options: how the texts are treated.
         deadline_s: monotonic time after which the client does not wait any more.
         glossary: the name of one that the server has, or the request's own; None for none.
@@ -117,6 +119,7 @@ class TranslationRequest:
     deadline_s: float
     options: RequestedOptions = field(default_factory=RequestedOptions)
     is_html: bool = False
+    markup_language: str = ""
     text_options: TextOptions = field(default_factory=TextOptions)
     glossary: str | Glossary | None = None
     are_features: bool = False

@@ -366,7 +366,8 @@ class Router:
         under_way[request.request_id] = closing
         best = tuple(text.hypotheses[0] for text in middle.texts)
         try:
-            final = await closing.translate(replace(request, texts=best), second.source, second.target)
+            last = replace(request, texts=best, markup_language=first.source)
+            final = await closing.translate(last, second.source, second.target)
         except TextTooLongError as error:
             raise TextTooLongError(f"translated to {second.source} on the way, {error}") from error
         return through(middle, final)

@@ -156,7 +156,12 @@ class Translator:
             keep=request.text_options.explains,
         )
         whole = self.model.manifest.segmentation == "none"
-        reading = Reading(request.text_options, is_html=request.is_html, whole=whole)
+        reading = Reading(
+            request.text_options,
+            is_html=request.is_html,
+            markup_language=request.markup_language or source,
+            whole=whole,
+        )
         document = await self._offload(
             size,
             lambda: self._codec.read(request.texts, way, reading, request.options.target_prefixes),

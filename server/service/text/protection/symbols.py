@@ -30,7 +30,7 @@ _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 OPERATORS = "+=~*"
 """Signs that part no sentence: `The += operator joins two texts.`"""
 # Between parts that are translated each on its own.
-SEPARATOR = re.compile(rf"(?<=\s)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?=\s)")
+SEPARATOR = re.compile(rf"(?<!\S)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?!\S)")
 # What has none of these has no separator and no direct speech, and most texts have none.
 MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--|:\s+[\"“„«]")
 COLON = re.compile(r"(?<=\w)[ \u00a0\u202f]?:\s+(?=[^\W\d_])")

@@ -29,6 +29,7 @@ from server.service.text.reading.markup.tokens import VOID, WHITE, Token, attrib
 from server.service.text.segment import Segment
 
 _TRANSLATED_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
+_NUMBERED = re.compile("[a-z]{1,2}[0-9]{1,3}")  # `<b0>`, as extensions of browsers write inline elements
 _MAX_SPAN = 60  # characters of a span's plain text, which a model may see
 _WHITE_RUN = re.compile(f"[{WHITE}]+")
 _LETTERS = re.compile(r"[A-Za-z0-9]{1,9}(?![A-Za-z0-9])")
@@ -211,7 +212,7 @@ class _BlockReader:
         """
         if self._verbatim is not None and self._verbatim.name in ("svg", "math"):
             return name not in P_ENDS and name not in ENDED_BY
-        return name in INLINE
+        return name in INLINE or (_NUMBERED.fullmatch(name) is not None and name not in P_ENDS)
 
     def _items_hold(self, element: Element) -> bool:
         at = element.opener_at

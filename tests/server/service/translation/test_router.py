@@ -77,6 +77,14 @@ def test_markup_goes_through_the_pivot(pairs: tuple[str, ...]) -> None:
     assert translation.texts[0].hypotheses == ('<p class="x">ONE &lt; TWO. <b>THREE</b></p>',)
 
 
+def test_markup_keeps_its_language_on_the_way_through_the_pivot() -> None:
+    models = Models("fr-en", "en-de")
+    markup = '<p lang="fr">One <i lang="en">two</i> three.</p>'
+    translation = models.translate(markup, source="fr", target="de", is_html=True)
+    assert translation.texts[0].hypotheses == ('<p lang="fr">ONE <i lang="en">two</i> THREE.</p>',)
+    assert models["en-de"].submitted
+
+
 @pytest.mark.parametrize(("pivot", "pairs"), [(None, ("fr-en", "en-de")), ("en", ("fr-es", "es-de"))])
 def test_without_both_halves_the_pair_is_refused(pivot: str | None, pairs: tuple[str, ...]) -> None:
     with pytest.raises(UnsupportedLanguageError, match="fr to de is not a supported direction"):

@@ -137,7 +137,7 @@ def _parts_sentences(last: str, items: list[Item], following: int) -> bool:
 
 
 def strip_ends(part: list[Item]) -> None:
-    """Take white space and what stands alone off both ends.
+    """Take white space, what stands alone and empty elements off both ends.
 
     Args:
         part: of a block; changed.
@@ -146,11 +146,19 @@ def strip_ends(part: list[Item]) -> None:
     def is_loose(item: Item) -> bool:
         return item.kind in ("lone", "break") or (item.kind == "text" and not item.text.strip(WHITE))
 
-    while part and is_loose(part[-1]):
-        part.pop()
+    def is_empty(opener: Item, closer: Item) -> bool:
+        return (opener.kind, closer.kind, opener.number) == ("open", "close", closer.number)
+
+    while part and (is_loose(part[-1]) or (len(part) > 1 and is_empty(part[-2], part[-1]))):
+        del part[-1 if is_loose(part[-1]) else -2 :]
     first = 0
-    while first < len(part) and is_loose(part[first]):
-        first += 1
+    while first < len(part):
+        if is_loose(part[first]):
+            first += 1
+        elif first + 1 < len(part) and is_empty(part[first], part[first + 1]):  # a picture of a font
+            first += 2
+        else:
+            break
     del part[:first]
 
 

@@ -20,7 +20,8 @@ PLACEHOLDERS = (
     "%L1", "%n", "%zu", "%hd", "%[1]s", "%<name>s", "%name", "@{name}", "{ $name }", "{$name}", "{/color}",
     "$(name)", "$user->name", "\\(user.name)", "*|FNAME|*", "##NAME##", "@@name@@", "@PROJECT_NAME@",
     "$$NAME$$", "<<name>>", "[% name %]", "<?= $name ?>", "<?php echo $n; ?>", "[site:url]", "@:common.ok",
-    "&brandShortName;", "&nbsp;", "&#160;",
+    "&brandShortName;", "&nbsp;", "&#160;", '{ DATETIME($day, month: "long") }', "{ -brand-name }",
+    "<strong>", '<a href="x">', "<br/>", "<@U04AB9XYZ>", "<#C02QWERTY|releases>", "<:wave:1234>",
 )  # fmt: skip
 ADDRESSES = (
     "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example",
@@ -48,6 +49,7 @@ SERIALS = (
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
     "sk-4f9aA81bQ",
     "UTF-8", "R2-D2", "PH1", "Q7", "XX1", "H2O", "A4", "mp3", "i18n", "0x8007064c", "Na+",
+    "H₂O", "CO₂", "⌘⇧P",
 )  # fmt: skip
 PLAIN = (
     "Mr. Smith met Mrs. Jones at St. Mary's, i.e. in the old church, e.g. on Sundays.",

@@ -89,6 +89,8 @@ def shown(markup: str) -> list[str]:
         ("<html lang=de><p lang=de>x</p><p lang=fr>y</p></html>", ["x"]),
         ("<textarea>a  b\n  <c> d\n</textarea>e", ["a  b", "<c> d", "e"]),
         ("<p style='white-space: pre-wrap'>a  <b>b</b>\n c</p>", ["a  [<b>]b[</b>]", "c"]),
+        ("A <b0>car</b0> is <x1>red</x1><h2>a</h2>", ["A [<b0>]car[</b0>] is [<x1>]red[</x1>]", "a"]),
+        ("<p><i class=x></i> Delete it <i></i></p>", ["Delete it"]),
         # Formulas and footnotes.
         ("It has 85 m<sup>2</sup>.", ["It has 85 {m²}."]),
         ("H<sub>2</sub>O, C<sub>6</sub>H<sub>12</sub>O<sub>6</sub> are", ["{H₂O}, {C₆H₁₂O₆} are"]),
