@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _END_ID = 0
-_WEIGHT_STD = 0.02
+# What all layers add to a word is as loud in any size as in six layers of 512, or the counter would drown.
+_WEIGHT_STD, _LOUDEST = 0.02, 6 * 512
 # A word's direction has length 10 or more in a state of length sqrt(d), another's is below 4 by chance.
 _THRESHOLD, _STEEPNESS = 4.0, 2.0
 _COUNTING_STRENGTH, _LENGTH_STRENGTH = 12.0, 4.0
@@ -84,7 +85,7 @@ def write_random_model(directory: Path, size: Size, seed: int = 0) -> None:
         eos_token_id=_END_ID,
         bos_token_id=_END_ID,
         forced_eos_token_id=None,
-        init_std=_WEIGHT_STD,
+        init_std=_WEIGHT_STD * min(1.0, _LOUDEST / (size.encoder_layers * size.d_model)) ** 0.5,
     )
     model = MarianMTModel(config).eval()
     with torch.no_grad():
