@@ -84,8 +84,15 @@ def _random_number(like: str, rng: np.random.Generator) -> str:
     return _random_code(rng)
 
 
+def _is_like_a_name(word: str) -> bool:
+    return 3 < len(word) < 11 and word.isalpha() and not word.isupper()
+
+
 class CopyAugmenter:
     """Rewrites sentence pairs so that both sides share a new name or number.
+
+    Many family names are words (Fischer, Blackwood), which a model translates or writes in lower case unless
+    it has seen that a capitalised word behind a first name is copied: some second names are made of words.
 
     Args:
         sources: the corpus, to learn which words are names: capitalised, never in lower case on the source
@@ -99,15 +106,18 @@ class CopyAugmenter:
     ) -> None:
         self._number_words = dict(number_words or {})
         lower: set[str] = set()
+        every: Counter[str] = Counter()
         shared: Counter[str] = Counter()
         for source, target in zip(sources, targets, strict=True):
             words = _WORD.findall(source)
             lower.update(word for word in words if word[0].islower())
+            every.update(word.lower() for word in words if _is_like_a_name(word))
             candidates = {word for word in words if word[0].isupper() and len(word) > 2}
             if candidates:
                 shared.update(candidates.intersection(_WORD.findall(target)))
         self._names = [name for name in sorted(shared) if name.lower() not in lower]
         self._known = set(self._names)
+        self._words = sorted(word for word, count in every.items() if count > 1)
 
     def _shared(self, source: str, target: str) -> list[tuple[str, str, str]]:
         """List (kind, source word, target word) that can be swapped; each stands once on either side."""
@@ -141,9 +151,13 @@ class CopyAugmenter:
             fresh = rng.random() < 0.7 or len(self._names) < 2
             return _random_word(rng) if fresh else _pick(self._names, rng)
 
+        def word() -> str:
+            made = _pick(self._words, rng)
+            return f"{made}{_pick(self._words, rng)}" if len(made) < 6 and rng.random() < 0.4 else made
+
         name = part()
-        if rng.random() < 0.3:
-            name += f" {part()}"
+        if rng.random() < 0.4:
+            name += f" {word().capitalize() if self._words and rng.random() < 0.4 else part()}"
         if rng.random() < 0.06:
             name += f"-{part()}"
         return name

@@ -99,7 +99,7 @@ def test_capitals_and_numbers_survive(server: RunningServer) -> None:
         (
             "de",
             ["Hallo, wie geht es dir"],
-            ["Ich finde meine Schlüssel nicht", "ich kann meine Schlüssel nicht finden"],
+            ["ich finde meine Schlüssel nicht", "ich kann meine Schlüssel nicht finden"],
             "Wir treffen uns um 17:45 Uhr in Reykjavík, Zimmer B-12.",
         ),
         (

@@ -93,6 +93,8 @@ def test_names_come_in_every_shape() -> None:
     shapes = {
         "single": r"[A-Z][a-z]+",
         "two": r"\w+ \w+",
+        "word as a family name": r"\w+ Hand",
+        "of two words": r"\w+ Handhand",
         "hyphenated": r"\w+( \w+)?-[^\W\d]+",
         "accented": r".*[^\x00-\x7f].*",
         "of the corpus": r"Boston (Tom|Boston)|Tom (Tom|Boston)",
