@@ -28,6 +28,7 @@ def read(source: str, references: tuple[str, ...] = ()) -> Segment:
         ("[a][1] b[^2]", "a b", "[ ][1] [^2]"),
         ("[b]a[/b] [url=http://x]c[/url] d", "a c d", "[b] [/b] [url=http://x] [/url]"),
         ('[button url="/a" style="b"]c[/button]', "c", '[button url="/a" style="b"] [/button]'),
+        ("[center][wave amp=5]a![/wave][/center]", "a!", "[center] [wave amp=5] [/wave] [/center]"),
         ('[gallery id="3"] a [B]c[/b]', " a c", '[gallery id="3"] [B] [/b]'),
         ("<color=#ff0000>a</color> <size=20>b</size>", "a b", "<color=#ff0000> </color> <size=20> </size>"),
         ('a <sprite name="b"> c', "a  c", '<sprite name="b">'),
