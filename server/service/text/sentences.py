@@ -291,7 +291,7 @@ class SentenceTranslator:
             elif _LETTER.search(part.text):
                 pieces.append((part, next(drafts)))
             else:
-                pieces.append((part, Draft((Hypothesis(Target(part.text), 0.0),), "eos")))
+                pieces.append((part, Draft((Hypothesis(Target(part.text.strip()), 0.0),), "eos")))
         return join_drafts([part for part, _ in pieces], [draft for _, draft in pieces])
 
     def _mended(self, segment: Segment, way: Way, begin: tuple[int, ...], draft: Draft) -> Job[Draft]:

@@ -112,6 +112,11 @@ def test_spans_go_down_the_ladder_as_far_as_they_must(answer: Answer, rung: int,
     assert [bool(one.required) for one in model.asked[:3]] == [False, False, True][: len(model.asked)]
 
 
+def test_what_stands_between_spans_keeps_its_white_space() -> None:
+    found = Model(loses("PH", "Q", required=True)).translate(with_spans("{a} + {b}, {c} here"), OFF)
+    assert (found.texts, found.rung) == (("{a} + {b}, {c} HERE",), 3)
+
+
 def test_masks_are_those_that_were_measured() -> None:
     model = Model(loses("ZZ"), Measured(masks=("ZZ{n}", "YY{n}")))
     found = model.translate(with_spans("put {a} there"), OFF)
