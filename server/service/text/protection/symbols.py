@@ -25,7 +25,8 @@ _SMILEY = (
 )
 _SHORT_CODE = r"(?<![\w:]):[a-z+][a-z0-9_+\-]{1,40}:(?![\w:])"  # of chats: `:rocket:`
 _SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}|{_SHORT_CODE}")
-_SOME = re.compile(f"{_SHORT_CODE}|{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
+_CODE = re.compile(_SHORT_CODE)
+_SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 OPERATORS = "+=~*"
 """Signs that part no sentence: `The += operator joins two texts.`"""
@@ -52,7 +53,7 @@ def signs_to_tags(segment: Segment) -> Segment:
         The block; the same object if it has none. A space on one side of a sign goes with it.
     """
     text = segment.text
-    if not _SOME.search(text):
+    if not _SOME.search(text) and not (":" in text and _CODE.search(text)):
         return segment
     kept = segment.spans
     edits: list[tuple[int, int, str]] = []
