@@ -27,7 +27,7 @@ _LATIN = str.maketrans(
 )
 _LONGEST_WORD = 64
 _SHORT = re.compile(
-    r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
+    r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
 )
 """Abbreviations of one to three parts, not at the end, where the full stop may be that of the sentence."""
 _SPELLED = 3

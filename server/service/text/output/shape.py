@@ -21,7 +21,7 @@ CAPITAL_NOUNS = frozenset({"de", "lb"})
 _ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*)(?!\w)")
 _INNER_STOP = re.compile(r"[.!?…]\s+\S")
 # Where a translation may well end a sentence.
-_INNER_END = re.compile(r"[.!?…,;:–—]\s+\S")
+_INNER_END = re.compile(r"(?:[!?…,;:–—]|(?<!\d)\.)\s+\S")  # `2. Mai` goes on
 _WORD = re.compile(r"\w+")
 _POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
 """German words that may have their capital for politeness."""

@@ -54,7 +54,7 @@ _PLACEHOLDER = "|".join([
     r"\$[A-Za-z_]\w*(?:->\w{1,60}){0,5}",
 ])  # fmt: skip
 _ADDRESS = "|".join([
-    r"(?:https?|ftps?|sftp|wss?|file|git|ssh)://[^\s<>\"“”«»]+",
+    r"(?<![\w+.\-])[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s<>\"“”«»]+",
     r"(?:mailto|tel|sip|data|urn|magnet|doi):(?=[^\s\d])[^\s<>\"“”«»]+",
     r"(?<![\w.])www\.[^\s<>\"“”«»]+",
     r"(?<![\w.+\-])\w[\w.+\-']{0,63}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}"
@@ -118,6 +118,7 @@ _NUMBER = "|".join([
     rf"(?:[ \u00a0\u202f]?{_SUFFIX})?(?![\w])",
     rf"(?<![\w.,])[+\-−±~≈<>≤≥]?\d+[ \u00a0\u202f]?{_SUFFIX}",
     r"(?<![\w.,])\d+(?:-\d+){1,8}(?![\w])",
+    r"(?<![\w.,])\d+(?:[.,]\d+)?(?: ?[×✕] ?\d+(?:[.,]\d+)?){1,3}(?!\w)",  # 1920×1080
     r"(?<![\w.,])\d{4,}(?![\w])",
 ])  # fmt: skip
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.

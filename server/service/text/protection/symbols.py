@@ -11,9 +11,10 @@ from dataclasses import replace
 from server.service.text.protection.writing import escaped
 from server.service.text.segment import Segment, Tag
 
-# Pictures, flags, dingbats, arrows, shapes, musical signs, with joiners, skin tones and variation selectors.
+# Pictures, flags, dingbats, arrows, signs of mathematics (but minus and dots), shapes, musical signs; with
+# joiners, skin tones and variation selectors.
 _PICTURE = (
-    "[\u2190-\u21ff\u2300-\u23ff\u2460-\u27ff\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299"
+    "[×÷\u2190-\u21ff\u2200-\u2211\u2213-\u2218\u221a-\u22c4\u22c6-\u22ff\u2300-\u23ff\u2460-\u27ff\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299"
     "\U0001f000-\U0001faff©®™]"
 )
 _JOINED = (

@@ -122,6 +122,7 @@ def test_a_tag_stays_between_its_letters(text: str, place: int) -> None:
         ("en", "a file (e.g. if it is new)", "a file (for example if it is new)"),
         ("fr", "une ville, p. ex. Lyon", "une ville, par exemple Lyon"),
         ("es", "una ciudad, p. ej. Soria", "una ciudad, por ejemplo Soria"),
+        ("de", "Er ist z. Zt. hier", "Er ist zurzeit hier"),
         ("es", "La Sra. Ruiz; Avda. Sol", "La señora Ruiz; avenida Sol"),
         ("fr", "Tél. : non, av. Foch", "Téléphone : non, avenue Foch"),
         ("de", "zzgl. MwSt. und", "zuzüglich Mehrwertsteuer und"),

@@ -31,6 +31,7 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("es-en", "¿Quién es?", "Who is it", "Who is it?"),
         ("en-fr", "Yes", "Oui, « !", "Oui"),
         ("en-fr", "this and", "ceci et ", "ceci et"),
+        ("de-en", "von Eva am 2. Mai", "from Eva. 2 May", "from Eva, 2 May"),
         ("fr-en", "Oui, « j’ai fini\u202f! »", 'Yes, "I am done!"', 'Yes, "I am done!"'),
         ("de-en", 'Heute "Keine Abholung"', 'Today "no pickup."', 'Today "no pickup"'),
     ],

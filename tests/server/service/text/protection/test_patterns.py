@@ -24,7 +24,7 @@ PLACEHOLDERS = (
     "<strong>", '<a href="x">', "<br/>", "<@U04AB9XYZ>", "<#C02QWERTY|releases>", "<:wave:1234>",
 )  # fmt: skip
 ADDRESSES = (
-    "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example",
+    "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example", "my-app://a/b",
     "https://en.example.org/wiki/A_(b)", "www.example.org/x", "example.com", "docs.example.org/a/b",
     "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "#topic", "#Über", "#2026goals",
     "git@code.example:team/app.git", "tom.o'neil+news@mail.example.co.uk",
@@ -41,7 +41,7 @@ NUMBERS = (
     "$5", "5€", "€5", "$1,000", "US$ 5", "EUR 20", "20 EUR", "1,000 USD", "£3.50",
     "5:30 pm", "8 h 30", "14h30", "2026-11-27", "27.11.2026", "11/27/2026", "2026-11-27T12:30:00Z", "20 °C",
     "20°C", "5 km", "5 km/h", "10 kg", "75%", "75 %", "3.5 GB", "100 m²", "50 mph", "n = 5", "x >= 10",
-    "10-12", "1984", "~2.5", "-0.21", "80 g/m²",
+    "10-12", "1984", "~2.5", "-0.21", "80 g/m²", "1920×1080", "2 × 3",
 )  # fmt: skip
 SERIALS = (
     "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "v1.2.3", "v2",

@@ -92,6 +92,7 @@ def test_a_text_without_signs_is_left_alone(text: str) -> None:
         ("from 🇩🇪 to 🇫🇷 now", "from to now", ["🇩🇪 ", "🇫🇷 "]),
         ("Nice :) really", "Nice really", [":) "]),
         ("Acme® works", "Acme works", ["®"]),
+        ("Two × three ≠ 5 − 1 · 2", "Two three 5 − 1 · 2", ["× ", "≠ "]),
         ("Online :rocket: now :+1:", "Online now", [":rocket: ", " :+1:"]),
         ("Step 1️⃣ first", "Step first", ["1️⃣ "]),
         ("a 😀 😀 b", "a b", ["😀 😀 "]),
