@@ -167,9 +167,10 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
         return segment
     first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS
     # White space inside of a pair goes with it: `« oui »`.
-    begins = [(start, start + 1 + (text[start + 1].isspace())) for start, _ in pairs]
+    white = {place for place, character in enumerate(text) if character.isspace()} - inside
+    begins = [(start, start + 1 + (start + 1 in white)) for start, _ in pairs]
     ends = [
-        (end - (text[end - 1].isspace() and end > begin[1]), end + 1)
+        (end - (end - 1 in white and end > begin[1]), end + 1)
         for begin, (_, end) in zip(begins, pairs, strict=True)
     ]
     marks = [

@@ -75,6 +75,14 @@ def test_pairs_come_back_where_they_were(segment: Segment) -> None:
     ]
 
 
+def test_white_space_of_a_span_stays_in_it() -> None:
+    changed = pairs_to_tags(Segment("a ( {x} ) b", (Span(3, 8),)))
+    assert (changed.text, changed.text[slice(changed.spans[0].start, changed.spans[0].end)]) == (
+        "a  {x}  b",
+        " {x} ",
+    )
+
+
 @given(st.text("ab c.,", max_size=20))
 def test_a_text_without_signs_is_left_alone(text: str) -> None:
     segment = Segment(text)
