@@ -17,7 +17,7 @@ from benchmarks.turns import TURN_S, Peer, wait_for_calm
 from benchmarks.workload import Row
 
 LEAST_ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 3, 11, 2
-DRAGOMAN_BEST = {"max_rows": 128}
+DRAGOMAN_BEST = {"max_rows": 128, "max_kv_cache_mib": 4096}
 """What an operator would set for throughput; beside it the defaults are measured."""
 
 _LONG_S = 3.0
