@@ -1,11 +1,8 @@
 """What the text layer knows of a model: its tokens, masks, word links, limits and checks."""
 
 import functools
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
@@ -19,37 +16,17 @@ from model.tokenizer import Tokenizer
 from server.engine.source import Source, source_of
 from server.errors import InvalidRequestError, TextTooLongError
 from server.service.text.output.checks import Checks, Thresholds
-from server.service.text.output.shape import CAPITAL_NOUNS
+from server.service.text.output.names import Names
+from server.service.text.output.shape import shape
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.protection.masks import DEFAULT_MASKS
-from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.clauses import clause_borders
 from server.service.text.segment import Segment, Span, Target
 from server.service.text.truecasing import Truecaser
-from server.service.text.vocabulary import Vocabulary, without_accents
+from server.service.text.vocabulary import Vocabulary
 
 _MASK = "PH1"
-_WORD = re.compile(r"\w+")
-_NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)|(?<!\w)[a-z]+[A-Z]\w*")
-_CAMEL = re.compile(r"[a-zß-ÿ][A-Z](?!nnen?\b)")
-"""Within names of products and programs: `iPhone`, `JavaScript`; German `StudentInnen` are no name."""
-_LONGEST_ABBREVIATION = 6
-_TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU", "ID", "US", "USA", "UK"))
-"""Abbreviations that are mostly translated; `EE` and `UU` are those of `EE.UU.`."""
-_BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
-"""What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
-_CLITIC = re.compile(r"['’](?:s|d|ll|re|ve|m)$")
-_TITLE = re.compile(r"(\w{1,8})\.$")
-_SPELLED_PIECES = 3
 _LONG_WORD_PIECES = 4
-_MOST_NAMES = 3
-_MANY_PIECES = 4
-_TRANSLATED = (-2.5, -1.0)
-"""Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
-_ALIKE = 0.85
-"""Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
-_ENDING = 2
-"""Letters by which a form of a name may be longer; it may be one shorter."""
 _LESS_COVERED = 0.04
 _AROUND = 8
 """Tokens left for what stands around a text."""
@@ -121,6 +98,8 @@ class ModelText:
         self.attention = measured.attention
         self.vocabulary = Vocabulary(tokenizer, measured.lost_characters)
         self._translated_names = measured.translated_names
+        coverage_of = None if self._lexicon is None else self._coverage_of
+        self._names = Names(self.vocabulary, measured.translated_names, self.restored, coverage_of)
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
 
@@ -171,67 +150,23 @@ class ModelText:
         return tuple(tuple(ids) for ids in self._tokenizer.encode_target_batch(texts))
 
     def lost_names(self, segment: Segment, target: Target, language: str) -> list[Span]:
-        """Find names and abbreviations that a translation has not.
+        """Find names and abbreviations that a translation has not; see `Names.lost`."""
+        return self._names.lost(segment, target, language)
 
-        A name is a word with a capital within a sentence that the model can only spell. One that has another
-        form in the other language (`Vienna`, `Wien`) is no loss, nor is one with another ending; in a bundle
-        that does not list such names, one that the lexical tables translate or that looks much alike.
+    def shaped(self, segment: Segment, target: Target, language: str, target_language: str) -> Target:
+        """Give a translation the shape of its source, and its names their capitals.
 
         Args:
             segment: a sentence.
             target: its translation.
             language: of the sentence.
-        """
-        if not _NAME.search(segment.text, 1):
-            return []
-        found: list[Span] = []
-        said = set(_NAME.findall(target.text))
-        said.update(*(name.split("-") for name in said if "-" in name))  # `API-Schlüssel`
-        plain = [without_accents(word) for word in _WORD.findall(target.text.lower())]
-        cased, _ = self.restored(segment.text)
-        for match in _NAME.finditer(segment.text):
-            start, end = match.span()
-            name = _CLITIC.sub("", match[0])
-            pieces = self.vocabulary.count_pieces(name)
-            is_short = (
-                1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
-            )
-            is_short = is_short or bool(_CAMEL.search(name))
-            begins = _begins(segment.text[:start].rstrip(), language)
-            lower = self.vocabulary.count_pieces(name.lower())  # `Fourth` is known as `fourth`
-            known = min(pieces, lower + 1 if self.lists_names else lower) < _SPELLED_PIECES
-            if not is_short and (language in CAPITAL_NOUNS or begins or known):
-                continue
-            if (
-                not said.isdisjoint((name, f"{name}s"))  # `URLs`
-                or name in self._translated_names
-                or (is_short and any(_is_same_letters(name, one) for one in said))
-                or cased[start : start + len(name)] != name
-                or (not is_short and self._is_said(without_accents(name.lower()), plain))
-                or any(span.start < end and start < span.end for span in segment.spans)
-            ):
-                continue
-            spelled = pieces >= _SPELLED_PIECES and "-" not in name
-            if (
-                (spelled and self.lists_names)
-                or self._lexicon is None
-                or (is_short and pieces >= len(name))  # its letters say nothing
-                or self._coverage_of(name, target.text) < _TRANSLATED[pieces > _MANY_PIECES]
-            ):
-                if self.lists_names and found and segment.text[found[-1].end : start] == " ":
-                    found[-1] = Span(found[-1].start, end)  # one mask for a full name
-                else:
-                    found.append(Span(start, end))
-        return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
+            target_language: of the translation.
 
-    def _is_said(self, name: str, words: Sequence[str]) -> bool:
-        """Tell whether a name stands among words in some form."""
-        if not self.lists_names:
-            return bool(get_close_matches(name, words, 1, _ALIKE))
-        return any(
-            (word.startswith(name) and len(word) <= len(name) + _ENDING) or word == name[:-1]
-            for word in words
-        )
+        Returns:
+            The translation; the same object if nothing is to be changed.
+        """
+        formed = shape(segment.text, target, language, target_language)
+        return self._names.recased(segment, formed, language, target_language)
 
     def accounts_worse(self, source: str, new: str, old: str) -> bool:
         """Tell whether the lexical tables say that a translation accounts for its source worse than another.
@@ -313,16 +248,3 @@ class ModelText:
         if len(text) <= most // 4 or length(0, len(text)) <= most:
             return []
         return clause_borders(text, language, kept, most, length)
-
-
-def _begins(before: str, language: str) -> bool:
-    """Tell whether a word has its capital from its place; a title (`Ms.`) begins no sentence."""
-    title = _TITLE.search(before)
-    return before[-1:] in _BEFORE_CAPITAL and not (
-        title is not None and title[1].lower() in abbreviations(language).titles
-    )
-
-
-def _is_same_letters(name: str, other: str) -> bool:
-    """Tell whether one abbreviation is another in other words: `NATO` and `OTAN`, `UN` and `ONU`."""
-    return other.isupper() and len(other) <= len(name) + 1 and not Counter(name) - Counter(other)

@@ -31,7 +31,6 @@ from server.service.text.glossary.substitution import TermAligner, TermSubstitut
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.output.checks import MARKS, Checked, marks_agree, numbers_agree, without_loops
-from server.service.text.output.shape import shape
 from server.service.text.protection.linking import Aligner
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
@@ -244,7 +243,7 @@ class SentenceTranslator:
             alarms: tuple[str, ...] = ()
             coverage = 0.0
             if way.guard != "off":
-                target = shape(segment.text, target, way.source, way.target)
+                target = self._model.shaped(segment, target, way.source, way.target)
                 cut = result.finish_reason == "length" and not number and not way.may_be_cut
                 read = (source, output, source_ids, one.tokens, result.source_tokens, cut)
                 checked = Checked(*read, (way.source, way.target))

@@ -1,0 +1,228 @@
+"""Names that a translation lost or spelled in another way than its source."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+
+from server.service.text.detection.word_lists import COMMON_WORDS
+from server.service.text.output.shape import CAPITAL_NOUNS
+from server.service.text.reading.abbreviations import abbreviations
+from server.service.text.segment import Segment, Span, Target
+from server.service.text.vocabulary import Vocabulary, without_accents
+
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"[A-ZÀ-ÞŒ][\w'’]*(?:-\w+)*(?<=\w)|(?<!\w)[a-z]+[A-Z]\w*")
+_CAMEL = re.compile(r"[a-zß-ÿ][A-Z](?!nnen?\b)")
+"""Within names of products and programs: `iPhone`, `JavaScript`; German `StudentInnen` are no name."""
+_LONGEST_ABBREVIATION = 6
+_TRANSLATED_SHORT = frozenset(("OK", "TV", "AM", "PM", "EE", "UU", "ID", "US", "USA", "UK"))
+"""Abbreviations that are mostly translated; `EE` and `UU` are those of `EE.UU.`."""
+_BEFORE_CAPITAL = frozenset(("", *'.!?…:¿¡"“„«('))
+"""What stands before a word that has its capital from beginning a sentence; nothing at the very beginning."""
+_CLITIC = re.compile(r"['’](?:s|d|ll|re|ve|m)$")
+_TITLE = re.compile(r"(\w{1,8})\.$")
+_SMALL = re.compile(r"(?<![\w'’.@/#-])[a-zß-ÿœ][a-zß-ÿœ-]*(?![\w@/#])")
+_BEFORE = re.compile(r"(?<![\w'’.-])[A-ZÀ-ÞŒ][a-zß-ÿœ]+ $")
+_BEHIND = re.compile(r" [A-ZÀ-ÞŒ][a-zß-ÿœ]+(?![\w-])")
+_ADJECTIVE = re.compile(r"-|ische[mnrs]?$")
+"""Of German words that belong to a name and have another form elsewhere: `Julianischen`, `Agenda-Plan`."""
+_SPELLED_PIECES = 3
+_MOST_NAMES = 3
+_MANY_PIECES = 4
+_TRANSLATED = (-2.5, -1.0)
+"""Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
+_ALIKE = 0.85
+"""Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
+_MISSPELT = 0.6
+"""Of `difflib`, from which a word may be a misspelt name: `Henrikes`, `Henriksen`."""
+_ENDING = 2
+"""Letters by which a form of a name may be longer; it may be one shorter."""
+
+
+class Names:
+    """Compares the names of a sentence with those of its translation. Thread-safe.
+
+    A name is a word with a capital that the model can only spell, within a sentence; at the beginning of one,
+    and in a language whose nouns have capitals, too, only beside another one, as in `Lars Henriksen`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        translated: frozenset[str],
+        restored: Callable[[str], tuple[str, bool]],
+        coverage: Callable[[str, str], float] | None,
+    ) -> None:
+        """Keep what is needed.
+
+        Args:
+            vocabulary: of the model.
+            translated: names that have another form in the other language; none if that is not known.
+            restored: undoes capitals of a sentence; see `ModelText.restored`.
+            coverage: says how well the lexical tables let a text account for a word; None without tables.
+        """
+        self._vocabulary = vocabulary
+        self._translated = translated
+        self._restored = restored
+        self._coverage = coverage
+
+    def lost(self, segment: Segment, target: Target, language: str) -> list[Span]:
+        """Find names and abbreviations that a translation has not.
+
+        One that has another form in the other language (`Vienna`, `Wien`) is no loss, nor is one with another
+        ending; in a bundle that does not list such names, one that the lexical tables translate or that looks
+        much alike.
+
+        Args:
+            segment: a sentence.
+            target: its translation.
+            language: of the sentence.
+
+        Returns:
+            Spans of names, ascending; one for a full name.
+        """
+        if not _NAME.search(segment.text, 1):
+            return []
+        found: list[Span] = []
+        said = set(_NAME.findall(target.text))
+        said.update(*(name.split("-") for name in said if "-" in name))  # `API-Schlüssel`
+        plain = [without_accents(word) for word in _WORD.findall(target.text.lower())]
+        cased, _ = self._restored(segment.text)
+        for match in _NAME.finditer(segment.text):
+            start, end = match.span()
+            name = _CLITIC.sub("", match[0])
+            pieces = self._vocabulary.count_pieces(name)
+            is_short = (
+                1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
+            )
+            is_short = is_short or bool(_CAMEL.search(name))
+            if not is_short and (
+                self._is_known(name) or self._is_no_name(segment.text, match, plain, language)
+            ):
+                continue
+            if (
+                not said.isdisjoint((name, f"{name}s"))  # `URLs`
+                or name in self._translated
+                or (is_short and any(_is_same_letters(name, one) for one in said))
+                or cased[start : start + len(name)] != name
+                or (not is_short and self._is_said(without_accents(name.lower()), plain))
+                or any(span.start < end and start < span.end for span in segment.spans)
+            ):
+                continue
+            spelled = pieces >= _SPELLED_PIECES and "-" not in name
+            if (
+                (spelled and self._translated)
+                or (is_short and pieces >= len(name))  # its letters say nothing
+                or self._is_untranslated(name, target.text)
+            ):
+                if self._translated and found and segment.text[found[-1].end : start] == " ":
+                    found[-1] = Span(found[-1].start, end)  # one mask for a full name
+                else:
+                    found.append(Span(start, end))
+        return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
+
+    def recased(self, segment: Segment, target: Target, language: str, target_language: str) -> Target:
+        """Give names back the capital that a translation took from them.
+
+        Args:
+            segment: a sentence.
+            target: its translation.
+            language: of the sentence.
+            target_language: of the translation.
+
+        Returns:
+            The translation; the same object if nothing is to be changed.
+        """
+        if not _NAME.search(segment.text, 1) or segment.text.isupper():
+            return target
+        small = {match[0]: match.span() for match in _SMALL.finditer(target.text)}
+        edits = []
+        for match in _NAME.finditer(segment.text):
+            name = _CLITIC.sub("", match[0])
+            place = small.get(name.lower())
+            if (
+                place is None
+                or name[1:] != name[1:].lower()
+                or _is_common(name, target_language)
+                or _is_common(name, language)
+                or self._is_known(name)
+                or (
+                    (language in CAPITAL_NOUNS or _begins(segment.text[: match.start()].rstrip(), language))
+                    and all(_is_common(one, language) for one in _words_beside(segment.text, match))
+                )
+                or any(span.start < place[1] and place[0] < span.end for span in target.spans)
+            ):
+                continue
+            edits.append((*place, name))
+        return target.edited(sorted(set(edits)))
+
+    def _is_known(self, name: str) -> bool:
+        """Tell whether the model has few pieces for a word, with or without its capital (`Fourth`)."""
+        lower = self._vocabulary.count_pieces(name.lower())
+        pieces = min(self._vocabulary.count_pieces(name), lower + 1 if self._translated else lower)
+        return pieces < _SPELLED_PIECES
+
+    def _is_no_name(self, text: str, match: re.Match[str], words: Sequence[str], language: str) -> bool:
+        """Tell whether a word may have its capital from its place, or from being a noun.
+
+        Args:
+            text: the sentence.
+            match: the word in it.
+            words: of the translation, in small letters without accents.
+            language: of the sentence.
+        """
+        is_noun = language in CAPITAL_NOUNS
+        if not is_noun and not _begins(text[: match.start()].rstrip(), language):
+            return False
+        if (
+            not self._translated
+            or _is_common(match[0], language)
+            or (is_noun and _ADJECTIVE.search(match[0]))
+        ):
+            return True
+        beside = _words_beside(text, match)
+        if is_noun:
+            # A noun that was translated well may look alike, too: `Enthusiasmus`.
+            plain = without_accents(match[0].lower())
+            spelled = [word for word in words if self._vocabulary.count_pieces(word) >= _SPELLED_PIECES]
+            return all(_is_common(one, language) for one in beside) or not get_close_matches(
+                plain, spelled, 1, _MISSPELT
+            )
+        return all(_is_common(one, language) or self._is_known(one) for one in beside)
+
+    def _is_said(self, name: str, words: Sequence[str]) -> bool:
+        """Tell whether a name stands among words in some form."""
+        if not self._translated:
+            return bool(get_close_matches(name, words, 1, _ALIKE))
+        return any(
+            (word.startswith(name) and len(word) <= len(name) + _ENDING) or word == name[:-1]
+            for word in words
+        )
+
+    def _is_untranslated(self, name: str, text: str) -> bool:
+        many = self._vocabulary.count_pieces(name) > _MANY_PIECES
+        return self._coverage is None or self._coverage(name, text) < _TRANSLATED[many]
+
+
+def _words_beside(text: str, match: re.Match[str]) -> list[str]:
+    """Give the words with a capital before and behind a word: the rest of a full name, perhaps."""
+    found = _BEFORE.search(text, 0, match.start()), _BEHIND.match(text, match.end())
+    return [one[0].strip() for one in found if one]
+
+
+def _is_common(word: str, language: str) -> bool:
+    return word.lower() in COMMON_WORDS.get(language, ())
+
+
+def _begins(before: str, language: str) -> bool:
+    """Tell whether a word has its capital from its place; a title (`Ms.`) begins no sentence."""
+    title = _TITLE.search(before)
+    return before[-1:] in _BEFORE_CAPITAL and not (
+        title is not None and title[1].lower() in abbreviations(language).titles
+    )
+
+
+def _is_same_letters(name: str, other: str) -> bool:
+    """Tell whether one abbreviation is another in other words: `NATO` and `OTAN`, `UN` and `ONU`."""
+    return other.isupper() and len(other) <= len(name) + 1 and not Counter(name) - Counter(other)

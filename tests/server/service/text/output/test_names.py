@@ -1,0 +1,135 @@
+"""Names that a translation lost, or wrote in another way."""
+
+from pathlib import Path
+
+import pytest
+
+from model.tokenizer import Tokenizer
+from server.service.text.model_text import Measured, ModelText
+from server.service.text.segment import Segment, Span, Target
+
+
+@pytest.fixture(scope="module")
+def tokenizer(repository: Path) -> Tokenizer:
+    """That of the shipped English-German model."""
+    return Tokenizer.load(repository / "bundles/en-de/source.spm")
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Tokenizer) -> ModelText:
+    """The text side of the shipped English-German model, without lexical tables and lists."""
+    return ModelText(tokenizer, 128)
+
+
+@pytest.fixture(scope="module")
+def listing(tokenizer: Tokenizer) -> ModelText:
+    """The same with a list of names that are translated."""
+    return ModelText(tokenizer, 128, measured=Measured(translated_names=frozenset(["Vienna"])))
+
+
+def lost(
+    model: ModelText, source: str, target: str, language: str = "en", spans: tuple[Span, ...] = ()
+) -> list[str]:
+    found = model.lost_names(Segment(source, spans), Target(target), language)
+    return [source[span.start : span.end] for span in found]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("I met Kowalski and Xiaowei there.", "Ich traf dort Leute.", ["Kowalski", "Xiaowei"]),
+        ("I met Kowalski and Xiaowei there.", "Ich traf Xiaowei und Kowalski.", []),
+        ("He works for NATO and UNESCO now.", "Er arbeitet jetzt für alle.", ["NATO", "UNESCO"]),
+        ("The EU summit was long.", "Der Gipfel war lang.", ["EU"]),
+        ("I read Jean-Baptiste Poquelin today.", "Ich las heute.", ["Jean-Baptiste", "Poquelin"]),
+        ("They went to Constantinople.", "Sie gingen nach Constantinopel.", []),
+        ("These are Kowalski's cats.", "Das sind die Katzen von Kowalski.", []),
+        ("The EU summit was long.", "Der eu Gipfel.", ["EU"]),
+        ("It has no UUID yet.", "Es hat keine UUIDs.", []),
+        ("NATO and the UN are here.", "OTAN et ONU sont là.", []),
+        ("Please ask Ms. Abernathy or Dr. Kowalski.", "Frage Ms. Abernathie.", ["Abernathy", "Kowalski"]),
+        ("JavaScript runs on iOS, useState does not.", "Es läuft.", ["JavaScript", "iOS", "useState"]),
+    ],
+)
+def test_names_that_a_translation_has_not(
+    model: ModelText, source: str, target: str, expected: list[str]
+) -> None:
+    assert lost(model, source, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "language"),
+    [
+        ("Slippery roads are bad.", "en"),  # begins the sentence
+        ('The sign said "Slippery when wet."', "en"),
+        ("¿Vendrías conmigo? ¡Levantate!", "es"),
+        ("Hola, ¿Quédense?", "es"),
+        ("Ich habe Durst und Heimweh.", "de"),  # nouns have capitals
+        ("I come here every Fourth of July.", "en"),  # known without its capital
+        ("It was OK, and I saw it on TV.", "en"),  # has other words elsewhere
+        ("IT WAS SLIPPERY KOWALSKI.", "en"),
+        ("If I knew, I'd tell you that I’ll go and I've been.", "en"),
+        ("no names in here", "en"),
+    ],
+)
+def test_a_capital_alone_makes_no_name(model: ModelText, source: str, language: str) -> None:
+    assert lost(model, source, "Ganz etwas anderes.", language) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("Ich traf Kowalski in Wien.", []),
+        ("Das ist Kowalskis Haus in Wien.", []),  # with an ending
+        ("Ich traf Kowalsik in Wien.", ["Kowalski"]),
+        ("Ich traf ihn.", ["Kowalski"]),
+    ],
+)
+def test_the_exporter_says_which_names_are_translated(
+    listing: ModelText, target: str, expected: list[str]
+) -> None:
+    assert lost(listing, "I met Kowalski in Vienna.", target) == expected
+
+
+def test_a_protected_name_is_not_lost(model: ModelText) -> None:
+    assert lost(model, "I met Kowalski there.", "Ich traf ihn dort.", spans=(Span(6, 14),)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "language", "expected"),
+    [
+        ("Rosalind Achterberg called.", "Die Rosine rief an.", "en", ["Rosalind Achterberg"]),
+        ("Achterberg called.", "Die Berge riefen an.", "en", []),  # may be any word
+        ("Unfortunately Achterberg called.", "Leider rief er an.", "en", ["Achterberg"]),
+        ("Lars Henriksen lebt hier.", "Lars Henrikes lives here.", "de", ["Henriksen"]),
+        ("Lars Henriksen lebt hier.", "Lars Henriksen lives here.", "de", []),
+        ("Er sieht Toms Photosynthese.", "He sees Tom's garden.", "de", []),  # nothing looks like it
+        ("Der Henriksen lebt hier.", "The Henrikes lives here.", "de", []),
+        ("Die Microsoft Authenticator-App hilft.", "The Microsoft authenticator app.", "de", []),
+    ],
+)
+def test_full_names_count_where_a_capital_says_nothing(
+    listing: ModelText, source: str, target: str, language: str, expected: list[str]
+) -> None:
+    assert lost(listing, source, target, language) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("I met Kowalski there.", "Ich traf dort kowalski.", "Ich traf dort Kowalski."),
+        ("I met Kowalski there.", "Ich traf dort den kowalskis.", "Ich traf dort den kowalskis."),
+        ("I met Kowalski there.", "Siehe x/kowalski und @kowalski.", "Siehe x/kowalski und @kowalski."),
+        ("Achterberg called.", "Es rief achterberg.", "Es rief achterberg."),  # begins the sentence
+        ("Rosalind Achterberg called.", "Rosalind achterberg.", "Rosalind Achterberg."),
+        ("Go to Sales there.", "Gehe zu sales.", "Gehe zu sales."),  # a word that the model knows
+        ("I MET KOWALSKI THERE.", "Ich traf kowalski.", "Ich traf kowalski."),
+    ],
+)
+def test_names_get_their_capital_back(listing: ModelText, source: str, target: str, expected: str) -> None:
+    assert listing.shaped(Segment(source), Target(target), "en", "de").text == expected
+
+
+def test_what_is_protected_keeps_its_letters(listing: ModelText) -> None:
+    target = Target("Ich traf kowalski.", (Span(9, 17),))
+    assert listing.shaped(Segment("I met Kowalski there."), target, "en", "de") == target
