@@ -65,9 +65,11 @@ _ADDRESS = "|".join([
 _HANDLE = r"(?<![\w&/])@[A-Za-z_][\w.]{0,60}\w|(?<![\w&/])#(?=\w{0,60}[^\W\d_])\w+"
 _PATH = "|".join([
     r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]+",
-    r"\\\\[\w.\-]+\\[^\s<>\"|?*]+",
+    r"\\{2,4}[\w.\-]+\\[^\s<>\"|?*]+",
     r"(?<![\w/.:<])(?:~|\.{1,2})?(?:/[\w.@+\-]+){2,40}/?",
     r"(?<![\w/.:<])(?:~|\.{1,2})/[\w.@+\-]+/?",
+    r"(?<![\w/.\-])(?:(?:src|lib|bin|dist|node_modules)/|(?:app|assets|build|config|docs|home|include|public|static|tests?|usr|var|vendor)"
+    r"/[\w.\-]{1,60}/)[\w.\-]{1,60}(?:/[\w.\-]{1,60}){0,20}/?",
     r"(?<![\w/.\-])[\w\-]{1,60}(?:[/.][\w\-]{1,60}){0,20}\.(?:py|js|ts|jsx|tsx|json|ya?ml|toml|ini|cfg|conf|md|txt|csv|tsv|xml|html?"
     r"|css|(?<=\w\w\.)[ch]|cpp|hpp|cs|java|kt|go|rs|rb|php|sh|bat|ps1|sql|log|pdf|docx?|xlsx?|pptx?|odt|png|jpe?g|gif|svg|webp|mp[34]|wav|zip"
     r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",

@@ -69,6 +69,7 @@ def test_marks_become_tags(source: str, text: str, outputs: str) -> None:
         "****",
         "<!-- not closed",
         "it's 'fine' \\ and C:\\dir",
+        "\\\\server\\a_b\\_c and D:\\x\\_y_\\*.txt",
     ],
 )
 def test_what_is_no_mark_stays_text(source: str) -> None:
