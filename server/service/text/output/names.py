@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
 from server.service.text.detection.word_lists import COMMON_WORDS
@@ -97,9 +97,8 @@ class Names:
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
             is_short = is_short or bool(_CAMEL.search(name))
-            if not is_short and (
-                self._is_known(name) or self._is_no_name(segment.text, match, plain, language)
-            ):
+            is_given = self._is_given_name(segment.text, match, said, language)
+            if not (is_short or is_given) and self._is_no_name(segment.text, match, said, plain, language):
                 continue
             if (
                 not said.isdisjoint((name, f"{name}s"))  # `URLs`
@@ -113,6 +112,7 @@ class Names:
             spelled = pieces >= _SPELLED_PIECES and "-" not in name
             if (
                 (spelled and self._translated)
+                or is_given
                 or (is_short and pieces >= len(name))  # its letters say nothing
                 or self._is_untranslated(name, target.text)
             ):
@@ -137,6 +137,7 @@ class Names:
         if not _NAME.search(segment.text, 1) or segment.text.isupper():
             return target
         small = {match[0]: match.span() for match in _SMALL.finditer(target.text)}
+        said = set(_NAME.findall(target.text))
         edits = []
         for match in _NAME.finditer(segment.text):
             name = _CLITIC.sub("", match[0])
@@ -146,11 +147,7 @@ class Names:
                 or name[1:] != name[1:].lower()
                 or _is_common(name, target_language)
                 or _is_common(name, language)
-                or self._is_known(name)
-                or (
-                    (language in CAPITAL_NOUNS or _begins(segment.text[: match.start()].rstrip(), language))
-                    and all(_is_common(one, language) for one in _words_beside(segment.text, match))
-                )
+                or not self._is_surely_name(segment.text, match, said, language)
                 or any(span.start < place[1] and place[0] < span.end for span in target.spans)
             ):
                 continue
@@ -163,33 +160,74 @@ class Names:
         pieces = min(self._vocabulary.count_pieces(name), lower + 1 if self._translated else lower)
         return pieces < _SPELLED_PIECES
 
-    def _is_no_name(self, text: str, match: re.Match[str], words: Sequence[str], language: str) -> bool:
+    def _is_no_name(
+        self, text: str, match: re.Match[str], said: Collection[str], words: Sequence[str], language: str
+    ) -> bool:
         """Tell whether a word may have its capital from its place, or from being a noun.
 
         Args:
             text: the sentence.
             match: the word in it.
+            said: words with a capital of the translation.
             words: of the translation, in small letters without accents.
             language: of the sentence.
         """
-        is_noun = language in CAPITAL_NOUNS
-        if not is_noun and not _begins(text[: match.start()].rstrip(), language):
-            return False
-        if (
-            not self._translated
-            or _is_common(match[0], language)
-            or (is_noun and _ADJECTIVE.search(match[0]))
-        ):
-            return True
-        beside = _words_beside(text, match)
-        if is_noun:
-            # A noun that was translated well may look alike, too: `Enthusiasmus`.
-            plain = without_accents(match[0].lower())
-            spelled = [word for word in words if self._vocabulary.count_pieces(word) >= _SPELLED_PIECES]
-            return all(_is_common(one, language) for one in beside) or not get_close_matches(
-                plain, spelled, 1, _MISSPELT
+        name = _CLITIC.sub("", match[0])
+        if language not in CAPITAL_NOUNS:
+            if self._is_known(name):
+                return True
+            if not _begins(text[: match.start()].rstrip(), language):
+                return False
+            beside = _words_beside(text, match)
+            return (
+                not self._translated
+                or _is_common(name, language)
+                or all(_is_common(one, language) or self._is_known(one) for one in beside)
             )
-        return all(_is_common(one, language) or self._is_known(one) for one in beside)
+        if not self._is_in_full_name(text, match, said, language) or _ADJECTIVE.search(name):
+            return True
+        spelled = [word for word in words if self._vocabulary.count_pieces(word) >= _SPELLED_PIECES]
+        return not get_close_matches(without_accents(name.lower()), spelled, 1, _MISSPELT)
+
+    def _is_given_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
+        """Tell whether a word is known as a name alone, and stands before one that the translation kept.
+
+        `John Whitaker` is no `Jean Whitaker`, though other Johns are. Among nouns with capitals another form
+        of it (`Mary` of `Maria`) tells that it is a name.
+        """
+        name, behind = match[0], _BEHIND.match(text, match.end())
+        if behind is None or not self._translated or _is_common(name, language):
+            return False
+        surname, count = behind[0].strip(), self._vocabulary.count_pieces
+        return (
+            surname in said
+            and not self._is_known(surname)
+            and not _is_common(surname, language)
+            and (
+                bool(get_close_matches(name, said, 1, _MISSPELT)) and not _ADJECTIVE.search(name)
+                if language in CAPITAL_NOUNS
+                else count(name) < count(name.lower())
+            )
+            and name.lower() not in abbreviations(language).titles
+        )
+
+    def _is_surely_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
+        """Tell whether a word is a name that may not lose its capital; a noun with many pieces often is."""
+        if _begins(text[: match.start()].rstrip(), language):
+            return self._is_in_full_name(text, match, said, language)
+        if language in CAPITAL_NOUNS and self._vocabulary.count_pieces(match[0]) < _MANY_PIECES:
+            return self._is_in_full_name(text, match, said, language)
+        return not self._is_known(match[0]) and match[0] not in self._translated
+
+    def _is_in_full_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
+        """Tell whether a word with a capital stands beside one that is a name in the translation, too."""
+        if not self._translated or _is_common(match[0], language):
+            return False
+        return any(
+            not _is_common(one, language)
+            and (not self._is_known(one) or get_close_matches(one, said, 1, _MISSPELT))
+            for one in _words_beside(text, match)
+        )
 
     def _is_said(self, name: str, words: Sequence[str]) -> bool:
         """Tell whether a name stands among words in some form."""

@@ -104,6 +104,13 @@ def test_a_protected_name_is_not_lost(model: ModelText) -> None:
         ("Lars Henriksen lebt hier.", "Lars Henrikes lives here.", "de", ["Henriksen"]),
         ("Lars Henriksen lebt hier.", "Lars Henriksen lives here.", "de", []),
         ("Er sieht Toms Photosynthese.", "He sees Tom's garden.", "de", []),  # nothing looks like it
+        ("Maria Gonzalez lebt hier.", "Mary gonzalezalez lives here.", "de", ["Gonzalez"]),
+        ("I met John Whitaker there.", "Ich traf Johannes Whitaker.", "en", ["John"]),
+        ("Maria Henriksen lebt hier.", "Mary Henriksen lives here.", "de", ["Maria"]),
+        ("Der Erfinder Henriksen lebt hier.", "The inventor Henriksen.", "de", []),
+        ("I met Mr Whitaker there.", "Ich traf Herrn Whitaker.", "en", []),
+        ("I met the German Whitaker there.", "Ich traf den deutschen Whitaker.", "en", []),
+        ("Select Whitaker there.", "Nimm Whitaker.", "en", []),  # known with a small letter, too
         ("Der Henriksen lebt hier.", "The Henrikes lives here.", "de", []),
         ("Die Microsoft Authenticator-App hilft.", "The Microsoft authenticator app.", "de", []),
     ],
@@ -128,6 +135,20 @@ def test_full_names_count_where_a_capital_says_nothing(
 )
 def test_names_get_their_capital_back(listing: ModelText, source: str, target: str, expected: str) -> None:
     assert listing.shaped(Segment(source), Target(target), "en", "de").text == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Ich traf Drumashel dort.", "I met drumashel there.", "I met Drumashel there."),
+        ("Ich mag Handball dort.", "I like handball there.", "I like handball there."),  # a noun, as most are
+        ("Drumashel kam.", "Then drumashel came.", "Then drumashel came."),
+    ],
+)
+def test_german_words_of_many_pieces_are_names(
+    listing: ModelText, source: str, target: str, expected: str
+) -> None:
+    assert listing.shaped(Segment(source), Target(target), "de", "en").text == expected
 
 
 def test_what_is_protected_keeps_its_letters(listing: ModelText) -> None:
