@@ -24,12 +24,15 @@ from export.convert.ctranslate2.weights import convert
 from export.convert.from_huggingface import import_checkpoint
 from export.convert.head_padding import pad_heads
 from export.convert.huggingface_files import HuggingFaceError
+from export.convert.import_command import import_model
 from export.convert.vocabularies.vocabulary import ImportNames
 from model.checkpoint import load_checkpoint
 from model.data.batching import pad_rows
 from model.evaluation.evaluation import greedy_decode
 from model.transformer import Transformer
+from server.engine.options import DecodingOptions
 from tests import factories
+from tests.integration.hugging_face import Served, fp32_options
 from tests.integration.marian import learn_pieces, write_marian
 
 NAMES = ImportNames(sources=["en"], targets=["de"])
@@ -145,6 +148,29 @@ def check_outputs(directory: Path, tmp_path: Path) -> None:
     # CTranslate2 writes at least one token.
     assert same >= len(lines) - sum(not row for row in found)
     assert len({tuple(row) for row in written}) > 20
+
+
+@pytest.mark.slow
+def test_its_bundle_writes_300_that_ctranslate2_writes(directory: Path, tmp_path: Path) -> None:
+    lines = factories.parallel_text(300, seed=5)[0]
+    text = tmp_path / "dev.txt"
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    import_model(str(directory), tmp_path / "bundle", None, NAMES, fp32_options(text), QUIET)
+    translator = ctranslate2.Translator(str(directory), compute_type="float32", intra_threads=1)
+    served = Served(tmp_path / "bundle")
+    try:
+        pieces, names = served.tokenizer.source_pieces(), served.tokenizer.target_pieces()
+        tokens = [[pieces[number] for number in row] for row in served.ids(lines)]
+        for width in (1, 4):
+            results = translator.translate_batch(tokens, beam_size=width, max_decoding_length=30)
+            expected = [result.hypotheses[0] for result in results]
+            # CTranslate2 writes at least one token unless it is told otherwise.
+            options = DecodingOptions(beam_size=width, max_decoding_length=30, min_decoding_length=1)
+            written = [[names[number] for number in row] for row in served.generate(lines, options)]
+            assert written == expected
+            assert len({tuple(row) for row in written}) > 100
+    finally:
+        served.close()
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
