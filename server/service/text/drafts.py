@@ -146,6 +146,11 @@ def without_spans(draft: Draft, segment: Segment) -> Draft:
     )
 
 
+def is_same(draft: Draft | None, text: str) -> bool:
+    """Tell whether a translation is its source, capitals aside."""
+    return draft is not None and draft.hypotheses[0].target.text.lower() == text.lower()
+
+
 def in_capitals(target: Target) -> Target:
     """Write everything but the spans in capitals."""
     return map_text(target, str.upper)

@@ -116,6 +116,21 @@ class ModelText:
         """Undo capitals; say whether the translation belongs in capitals."""
         return (sentence, False) if self._truecaser is None else self._truecaser.restore(sentence)
 
+    def forms(self, sentence: str, *, as_it_stands: bool) -> list[tuple[str, bool]]:
+        """Give what a sentence is read as, best first, each as `restored` says it.
+
+        A label (`Next`) is read as within sentences, and as it stands if that comes back untranslated.
+
+        Args:
+            sentence: of the source language.
+            as_it_stands: whether a label's translation keeps the letters that the model gives it.
+        """
+        known = sentence if as_it_stands else self._within_sentences(sentence)
+        return [self.restored(sentence)] if known == sentence else [(known, False), (sentence, False)]
+
+    def _within_sentences(self, sentence: str) -> str:
+        return sentence if self._truecaser is None else self._truecaser.within_sentences(sentence)
+
     def source_ids(self, sentence: str) -> list[int]:
         """Tokenize a sentence, without special tokens."""
         # No text needs a NUL, and tokenizers differ in what they make of it.
@@ -166,6 +181,9 @@ class ModelText:
             The translation; the same object if nothing is to be changed.
         """
         formed = shape(segment.text, target, language, target_language)
+        is_label = self._within_sentences(segment.text) != segment.text
+        if is_label and formed.text[:1].islower() and not formed.spans:
+            formed = Target(formed.text[0].upper() + formed.text[1:])
         return self._names.recased(segment, formed, language, target_language)
 
     def accounts_worse(self, source: str, new: str, old: str) -> bool:

@@ -21,6 +21,7 @@ from server.service.text.drafts import (
     in_capitals,
     inner_part,
     is_better,
+    is_same,
     join_drafts,
     map_text,
     without_spans,
@@ -73,6 +74,10 @@ class Way:
     may_be_cut: bool = False
     glossary: Glossary | None = None
     keep: bool = False
+
+    def framed(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Put around the ids of a sentence what tells the model the direction."""
+        return (*self.framing.source_prefix, *ids, *self.framing.source_suffix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +213,14 @@ class SentenceTranslator:
             masks = masks_for(segment.text, len(segment.spans), template)
             required = self._model.target_ids(masks) if rung == len(templates[:2]) else ()
             text = masked(segment, masks)
-            source, capitals = self._model.restored(text)
-            ids = self._model.source_ids(source)
-            if not ids or (way.guard != "off" and self._model.is_gibberish(source, ids)):
-                return Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
-            framed = (*way.framing.source_prefix, *ids, *way.framing.source_suffix)
-            (result,) = yield [ModelInput(framed, begin, required, ngram)]
-            draft = self._read(segment, masks, source, ids, result, way, capitals)
+            for source, capitals in self._model.forms(text, as_it_stands=way.guard == "off"):
+                ids = self._model.source_ids(source)
+                if not ids or (way.guard != "off" and self._model.is_gibberish(source, ids)):
+                    return Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
+                (result,) = yield [ModelInput(way.framed(ids), begin, required, ngram)]
+                draft = self._read(segment, masks, source, ids, result, way, capitals)
+                if way.guard != "mend" or not is_same(draft, segment.text):
+                    break
             if draft is not None:
                 return replace(draft, rung=rung) if rung else draft
         return replace((yield from self._around_spans(segment, way, begin)), rung=CUT_RUNG)
@@ -251,16 +257,7 @@ class SentenceTranslator:
                     alarms = self._alarms(segment, target, checked, way)
                     coverage = self._model.checks.coverage(checked) if alarms else 0.0
             written = self._model.written(one.tokens, one.token_scores) if one.token_scores else ()
-            runs = (
-                (
-                    Run(
-                        (*way.framing.source_prefix, *source_ids, *way.framing.source_suffix),
-                        tuple(one.tokens),
-                    ),
-                )
-                if way.keep
-                else ()
-            )
+            runs = (Run(way.framed(source_ids), tuple(one.tokens)),) if way.keep else ()
             found.append(Hypothesis(cleaned(target), one.score, alarms, coverage, written, runs))
         return Draft(tuple(found), result.finish_reason)
 

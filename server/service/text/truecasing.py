@@ -4,6 +4,9 @@ A model has seen few words in capitals: "WHERE IS MY KEY" reaches it letter by l
 So each word is given the form that the vocabulary knows best, lower case or with a capital: truecasing (Lita
 et al., 2003, "tRuEcasIng"), with the pieces of SentencePiece and their scores in the place of counts. The
 translation of a sentence that was in capitals is put into capitals.
+
+A label (`Vegetables`) has its capital from beginning a line; few models have seen words stand alone, and know
+them within sentences.
 """
 
 import re
@@ -27,6 +30,7 @@ _CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
 # Words such as `tHe`; of letters beyond Latin-1 there are none.
 _ERRATIC = re.compile(r"(?<![\w-])[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ][^\W\d_]*(?![\w-])")
 _APOSTROPHES = "'’"
+_LABEL = re.compile(r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+")
 
 
 class Truecaser:
@@ -54,11 +58,26 @@ class Truecaser:
             return sentence, False
         if capitals or self._is_erratic(sentence):
             plain = _WORD.sub(self._best, sentence)
+            if sentence.isalpha():
+                return plain, capitals
             first = next(i for i, character in enumerate(plain) if character.isalpha())
             return plain[:first] + plain[first].upper() + plain[first + 1 :], capitals
         if not _CAPITALS.search(sentence):
             return sentence, False
         return _WORD.sub(self._emphasised, sentence), False
+
+    def within_sentences(self, label: str) -> str:
+        """Give a word that stands alone the form that the vocabulary knows within sentences.
+
+        Args:
+            label: any text.
+
+        Returns:
+            The word in small letters, if it is one with a capital and has no more pieces so; else the text.
+        """
+        if not _LABEL.fullmatch(label):
+            return label
+        return min(label.lower(), label, key=lambda form: len(self._tokenizer.encode(form)))
 
     def _is_erratic(self, sentence: str) -> bool:
         """Tell whether a sentence `sAyS iT LiKe tHiS`: most of its words are known, but in no such form."""

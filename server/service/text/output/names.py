@@ -27,6 +27,20 @@ _BEFORE = re.compile(r"(?<![\w'’.-])[A-ZÀ-ÞŒ][a-zß-ÿœ]+ $")
 _BEHIND = re.compile(r" [A-ZÀ-ÞŒ][a-zß-ÿœ]+(?![\w-])")
 _ADJECTIVE = re.compile(r"-|ische[mnrs]?$")
 """Of German words that belong to a name and have another form elsewhere: `Julianischen`, `Agenda-Plan`."""
+_TITLED = {
+    language: re.compile(rf"(?<!\w)(?:{titles}) (?:(?:Dr|Prof)\. )*$")
+    for language, titles in {
+        "de": r"Frau|Herrn?|Familie|Dr\.|Prof\.",
+        "en": r"M(?:r|rs|s)\.?|Miss|Dr\.?|Prof\.",
+        "es": r"[Ss]eñor(?:a|ita)?|[Ss]ra?\.|[Dd](?:on|oña|ra?\.)",
+        "fr": r"[Mm](?:onsieur|adame|ademoiselle|me|lle)|M\.|Dr",
+    }.items()
+}
+_OFFICES = re.compile(
+    r"Pr[eäé]sident|Speaker|Chair|Minister|Kommissar|Commission|Direct|Direkt|Vorsitz|Christ"
+)
+"""What follows a title, too, and is no name."""
+_LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
 _SPELLED_PIECES = 3
 _MOST_NAMES = 3
 _MANY_PIECES = 4
@@ -82,7 +96,7 @@ class Names:
         Returns:
             Spans of names, ascending; one for a full name.
         """
-        if not _NAME.search(segment.text, 1):
+        if not _NAME.search(segment.text, 1) or _is_in_other_letters(target.text):
             return []
         found: list[Span] = []
         said = set(_NAME.findall(target.text))
@@ -97,8 +111,9 @@ class Names:
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
             is_short = is_short or bool(_CAMEL.search(name))
-            is_given = self._is_given_name(segment.text, match, said, language)
-            if not (is_short or is_given) and self._is_no_name(segment.text, match, said, plain, language):
+            is_sure = self._is_given_name(segment.text, match, said, language)
+            is_sure = is_sure or _is_titled(segment.text, match, language)
+            if not (is_short or is_sure) and self._is_no_name(segment.text, match, said, plain, language):
                 continue
             if (
                 not said.isdisjoint((name, f"{name}s"))  # `URLs`
@@ -112,7 +127,7 @@ class Names:
             spelled = pieces >= _SPELLED_PIECES and "-" not in name
             if (
                 (spelled and self._translated)
-                or is_given
+                or is_sure
                 or (is_short and pieces >= len(name))  # its letters say nothing
                 or self._is_untranslated(name, target.text)
             ):
@@ -241,6 +256,22 @@ class Names:
     def _is_untranslated(self, name: str, text: str) -> bool:
         many = self._vocabulary.count_pieces(name) > _MANY_PIECES
         return self._coverage is None or self._coverage(name, text) < _TRANSLATED[many]
+
+
+def _is_in_other_letters(text: str) -> bool:
+    """Tell whether a translation is in letters that write names in another way: `Смит`."""
+    return 2 * len(_LATIN.findall(text)) < sum(map(str.isalpha, text))
+
+
+def _is_titled(text: str, match: re.Match[str], language: str) -> bool:
+    """Tell whether a word follows a title: `Herr Koch` is no cook."""
+    titled = _TITLED.get(language)
+    return (
+        titled is not None
+        and titled.search(text, max(0, match.start() - 30), match.start()) is not None
+        and not _OFFICES.match(match[0])
+        and match[0].lower() not in abbreviations(language).titles
+    )
 
 
 def _words_beside(text: str, match: re.Match[str]) -> list[str]:

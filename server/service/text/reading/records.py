@@ -78,7 +78,7 @@ class Records:
 
     @cached_property
     def _entries(self) -> frozenset[int]:
-        """Lines of YAML: at least two keys in a row that are written as in code."""
+        """Lines of YAML: at least two keys in a row that are written as in code, or one in front matter."""
         found: set[int] = set()
         run: list[int] = []
         for index in range(len(self._spans) + 1):
@@ -87,7 +87,8 @@ class Records:
             if match and match[1][0].islower():
                 run.append(index)
             elif not line.strip().startswith(("- ", "#")) or index == len(self._spans):
-                found.update(run if len(run) > 1 else ())
+                in_front = run == [1] and self._text[: self._spans[0][1]].strip() == "---"
+                found.update(run if len(run) > 1 or in_front else ())
                 run = []
         return frozenset(found)
 

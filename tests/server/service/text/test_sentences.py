@@ -17,6 +17,7 @@ from server.service.text.jobs import Job, ModelInput, T, together
 from server.service.text.model_text import Measured, ModelText
 from server.service.text.segment import Segment, Span, Tag
 from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
+from server.service.text.truecasing import Truecaser
 from tests.examples import examples
 from tests.server.fake_engine import EOS_ID, FakeTokenizer
 
@@ -333,6 +334,27 @@ def test_a_second_try_keeps_what_the_first_one_cut() -> None:
     assert "17" in found.texts[0].split()
     assert found.guards == (("loop", "mended"), ("numbers", "mended"))
     assert [len(one.ids) > 12 for one in model.asked] == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize(("guard", "expected"), [("mend", ["save", "Save"]), ("off", ["Save"])])
+def test_a_label_that_comes_back_is_read_as_it_stands(
+    repository: Path, guard: str, expected: list[str]
+) -> None:
+    tokenizer = Tokenizer.load(repository / "bundles/en-de/source.spm")
+    translator = SentenceTranslator(ModelText(tokenizer, 64, Truecaser(tokenizer)))
+    job = translator.translate(Segment("Save"), replace(WAY, guard=guard, framing=Framing((), (), ())))
+    asked = [next(job)[0]]
+    said = tokenizer.decode(asked[0].ids)
+    while True:
+        tokens = tuple(tokenizer.encode_target_batch([said])[0])
+        result = SequenceResult((Hypothesis(tokens, -0.5),), "eos", 1, 1, 0.0, 0.0, 0.0)
+        try:
+            asked += job.send([result])
+        except StopIteration as ended:
+            assert ended.value.texts == ("Save" if guard == "off" else "Sichern",)
+            break
+        said = "sichern"
+    assert [tokenizer.decode(one.ids) for one in asked] == expected
 
 
 def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:

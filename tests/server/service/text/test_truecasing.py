@@ -33,6 +33,28 @@ def test_a_sentence_in_capitals_gets_the_case_of_its_words(
 
 
 @pytest.mark.parametrize(
+    ("label", "known"),
+    [
+        ("Vegetables", "vegetables"),
+        ("Save", "save"),
+        ("Paris", "Paris"),  # a name alone
+        ("Schule", "Schule"),
+        ("Vegetables!", "Vegetables!"),  # a sentence
+        ("Red Vegetables", "Red Vegetables"),
+        ("A", "A"),
+    ],
+)
+def test_a_label_gets_the_form_that_is_known_within_sentences(
+    truecaser: Truecaser, label: str, known: str
+) -> None:
+    assert truecaser.within_sentences(label) == known
+
+
+def test_a_label_in_capitals_does_too(truecaser: Truecaser) -> None:
+    assert truecaser.restore("VEGETABLES") == ("vegetables", True)
+
+
+@pytest.mark.parametrize(
     ("emphasised", "plain"),
     [
         ("HELLO, how are you?", "Hello, how are you?"),

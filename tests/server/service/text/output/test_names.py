@@ -108,6 +108,12 @@ def test_a_protected_name_is_not_lost(model: ModelText) -> None:
         ("I met John Whitaker there.", "Ich traf Johannes Whitaker.", "en", ["John"]),
         ("Maria Henriksen lebt hier.", "Mary Henriksen lives here.", "de", ["Maria"]),
         ("Der Erfinder Henriksen lebt hier.", "The inventor Henriksen.", "de", []),
+        ("Das ist Herr Koch.", "This is Mr. Cook.", "de", ["Koch"]),
+        ("Das ist Frau Dr. Seidel.", "This is Mr. Shuth.", "de", ["Seidel"]),
+        ("Ist Herr Präsident da?", "Is Mr President there?", "de", []),
+        ("La señora Paz vive.", "Mrs. Peace lives.", "es", ["Paz"]),
+        ("This is Mr. Cook now.", "C'est M. Cuisine.", "en", ["Cook"]),
+        ("This is Mr. Whitaker now.", "Это господин Уитакер.", "en", []),  # written in other letters
         ("I met Mr Whitaker there.", "Ich traf Herrn Whitaker.", "en", []),
         ("I met the German Whitaker there.", "Ich traf den deutschen Whitaker.", "en", []),
         ("Select Whitaker there.", "Nimm Whitaker.", "en", []),  # known with a small letter, too

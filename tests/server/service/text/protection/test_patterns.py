@@ -21,13 +21,14 @@ PLACEHOLDERS = (
     "$(name)", "$user->name", "\\(user.name)", "*|FNAME|*", "##NAME##", "@@name@@", "@PROJECT_NAME@",
     "$$NAME$$", "<<name>>", "[% name %]", "<?= $name ?>", "<?php echo $n; ?>", "[site:url]", "@:common.ok",
     "&brandShortName;", "&nbsp;", "&#160;", '{ DATETIME($day, month: "long") }', "{ -brand-name }",
+    "\\C[2]", "\\SE[door]", "[SHOP-99|https://jira.example/SHOP-99]",
     "<strong>", '<a href="x">', "<br/>", "<@U04AB9XYZ>", "<#C02QWERTY|releases>", "<:wave:1234>",
 )  # fmt: skip
 ADDRESSES = (
     "https://a.example/b?c=1&d=2#e", "http://localhost:8000/x", "ftp://x.example", "my-app://a/b",
     "https://en.example.org/wiki/A_(b)", "www.example.org/x", "example.com", "docs.example.org/a/b",
-    "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "#topic", "#Über", "#2026goals",
-    "git@code.example:team/app.git", "tom.o'neil+news@mail.example.co.uk",
+    "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "@some-one", "#topic", "#Über",
+    "#2026goals", "git@code.example:team/app.git", "tom.o'neil+news@mail.example.co.uk",
 )  # fmt: skip
 PATHS = (
     "/etc/app/conf.d", "~/x/y", "./run.sh", "../a", "C:\\Data\\x.txt", "\\\\server\\share", "setup.py",

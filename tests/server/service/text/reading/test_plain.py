@@ -274,6 +274,7 @@ def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
         ('{\n  "a": "One.\\nTwo.",\n  "b": 1\n}', ["One.", "Two."]),
         ('"k" = "One two";\n', ["One two"]),
         ('title: One\nbody: "Two."\nlang: en_US\n', ["One", "Two."]),
+        ("---\ntitle: One\n---\n\nnote: Two\n", ["One", "note: Two"]),
         ('#: a.c:5\nmsgid "One"\nmsgstr ""\n', ["One"]),
         ('msgctxt "x"\nmsgid "One"\nmsgstr "Eins"\n', ["Eins"]),
         (
