@@ -101,8 +101,8 @@ class Settings(BaseSettings):
             time.
         default_beam_size: `beam_size` of requests that do not choose; None is what the bundle states, or 1.
         max_beam_size: largest `beam_size` a request may ask for.
-        truecase: whether words in capitals are translated in the form that the vocabulary knows; a sentence
-            in capitals then has its translation in capitals.
+        truecase: whether words in capitals and labels of one word are translated in the form that the
+            vocabulary knows; a sentence in capitals then has its translation in capitals.
         guard: what is done about suspicious translations of requests that do not choose: `off`, `flag` or
             `mend`.
         glossaries: folder of glossaries that requests may name, read again at a reload; None has none.

@@ -169,18 +169,9 @@ class ModelText:
         return self._names.lost(segment, target, language)
 
     def shaped(self, segment: Segment, target: Target, language: str, target_language: str) -> Target:
-        """Give a translation the shape of its source, and its names their capitals.
-
-        Args:
-            segment: a sentence.
-            target: its translation.
-            language: of the sentence.
-            target_language: of the translation.
-
-        Returns:
-            The translation; the same object if nothing is to be changed.
-        """
+        """Give a translation the shape of its source, and its names their capitals; see `Names.recased`."""
         formed = shape(segment.text, target, language, target_language)
+        # A noun's capital says nothing of its translation's; that of another German word does (`Gestern`).
         is_label = self._within_sentences(segment.text) != segment.text
         if is_label and formed.text[:1].islower() and not formed.spans:
             formed = Target(formed.text[0].upper() + formed.text[1:])
