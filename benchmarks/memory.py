@@ -2,10 +2,12 @@
 
     python -m benchmarks.memory [--cases base,six,en-de] [--cache build/bench] [--checkout DIR] [--repeats 3]
 
-Three cases: a model of base's size with random weights, all six shipped bundles, the shipped English-German
-one alone. PSS divides a page by the number of processes that map it, so a sum over the process tree counts
-everything once. The load is 600 requests from 64 clients, each a sentence of 5 to 50 words. `--checkout`
-starts the server of another working tree, for comparisons. Each figure is the median of the repeats.
+Four cases: a model of base's size with random weights, all six shipped bundles, the shipped English-German
+one alone, and, if asked for, NLLB's shape with 600 million random weights (made with ten minutes and 12 GB
+unless it is in the cache): `--cases large`. PSS divides a page by the number of processes that map it, so a
+sum over the process tree counts everything once. The load is 600 requests from 64 clients, each a sentence of
+5 to 50 words. `--checkout` starts the server of another working tree, for comparisons. Each figure is the
+median of the repeats.
 """
 
 from __future__ import annotations
@@ -113,9 +115,9 @@ async def _load(port: int, bodies: Sequence[bytes]) -> int:
 
 def _texts(case: str) -> list[str]:
     """Give sentences of mixed lengths; for random weights with the words that end their translation."""
-    if case == "base":
+    if case in RANDOM_SIZES:
         lengths = [_WORDS[i % len(_WORDS)] for i in range(REQUESTS)]
-        size = RANDOM_SIZES["base"].vocabulary
+        size = RANDOM_SIZES[case].vocabulary
         sentences = vocabulary.random_sentences(size, lengths, seed=3, ending=True)
         return [vocabulary.as_text(sentence) for sentence in sentences]
     words = _WORDS_OF_TEXT.split()
@@ -130,7 +132,7 @@ def _servers(case: str, cache: Path) -> list[Server]:
     """Give what a case compares: our server and CTranslate2's, which serves one model only."""
     if case == "six":
         return [_dragoman(SHIPPED.parent)]
-    model = prepare("base" if case == "base" else "default", cache, Progress(1).say, keep=True)
+    model = prepare(case if case in RANDOM_SIZES else "default", cache, Progress(1).say, keep=True)
     return [_dragoman(model.bundle), ctranslate2(model, "FastAPI + CTranslate2", 32, 2.0, {})]
 
 

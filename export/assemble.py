@@ -4,53 +4,37 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
+from pydantic import BaseModel
 
 from export.bundle import (
     TRANSLATION,
-    Agreement,
     Architecture,
     ArchitectureDetails,
-    Calibration,
     Direction,
     Generation,
-    Golden,
     Graphs,
     Language,
     Limits,
     Manifest,
-    Parity,
-    Precision,
-    Quality,
     SpecialTokens,
     TokenizerFiles,
     describe_files,
     verify_bundle,
     write_manifest,
 )
-from export.card import About, model_card, notice
+from export.card import About, Findings, model_card, notice
 from export.graph.shared_weights import save_graphs
 from model.checkpoint import Checkpoint
 
+T = TypeVar("T", bound=BaseModel)
+
 ENCODER_FILE = "encoder.onnx"
 WEIGHTS_FILE = "model.weights"
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What the gates measured, for the manifest and the model card."""
-
-    precision: Precision
-    parity: Parity
-    quality: Quality | None
-    agreement: Agreement | None
-    calibration: Calibration | None
-    batch_invariant: bool
-    golden: tuple[Golden, ...]
 
 
 def decoder_file(beam_width: int) -> str:
@@ -110,24 +94,11 @@ def complete(
     limits = Limits(
         max_source_tokens=config.transformer.max_positions, max_target_tokens=config.model.max_positions
     )
-    recipe = checkpoint.directory / "recipe.toml"
-    card = model_card(
-        config,
-        about,
-        precision=findings.precision,
-        parameters=parameters,
-        limits=limits,
-        parity=findings.parity,
-        quality=findings.quality,
-        agreement=findings.agreement,
-        calibration=findings.calibration,
-        batch_invariant=findings.batch_invariant,
-        recipe=recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
-    )
+    file = checkpoint.directory / "recipe.toml"
+    recipe = file.read_text(encoding="utf-8") if file.is_file() else None
+    card = model_card(config, about, findings, parameters=parameters, limits=limits, recipe=recipe)
     (directory / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     (directory / "NOTICE").write_text(notice(config), encoding="utf-8")
-    names = {width: multi_step_file(width) for width in sorted(beam_widths)}
-    multi_step = {width: name for width, name in names.items() if (directory / name).is_file()}
     manifest = Manifest(
         format_version=1,
         name=config.name,
@@ -136,23 +107,14 @@ def complete(
         task=config.task,
         purpose=about.purpose,
         segmentation="sentences" if config.task == TRANSLATION else "none",
-        directions=tuple(
-            Direction.model_validate(direction.model_dump())
-            for direction in (() if config.languages else config.all_directions)
-        ),
-        languages=tuple(Language.model_validate(language.model_dump()) for language in config.languages),
+        directions=() if config.languages else _as(Direction, config.all_directions),
+        languages=_as(Language, config.languages),
         special_tokens=SpecialTokens.model_validate(config.special_tokens.model_dump()),
         limits=limits,
         precision=findings.precision,
         batch_invariant=findings.batch_invariant,
         architecture=_architecture(checkpoint, parameters),
-        graphs=Graphs(
-            opset=_opset(directory / decoder_file(1)),
-            encoder=ENCODER_FILE,
-            decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
-            multi_step=multi_step.pop(1, None),
-            beam_multi_step={str(width): file for width, file in multi_step.items()},
-        ),
+        graphs=_graphs(directory, beam_widths),
         tokenizer=TokenizerFiles(kind=config.tokenizer, **config.tokenizer_files._asdict()),
         files=describe_files(directory),
         parity=findings.parity,
@@ -178,10 +140,23 @@ def put_in_place(aside: Path, out: Path) -> None:
     shutil.rmtree(old)
 
 
-def _opset(decoder: Path) -> int:
-    """Read which version of ONNX's operators a graph needs."""
-    versions = onnx.load(decoder, load_external_data=False).opset_import
-    return next(int(entry.version) for entry in versions if entry.domain == "")
+def _as(kind: type[T], described: Iterable[BaseModel]) -> tuple[T, ...]:
+    """Write what a checkpoint says in the words of a bundle."""
+    return tuple(kind.model_validate(one.model_dump()) for one in described)
+
+
+def _graphs(directory: Path, beam_widths: tuple[int, ...]) -> Graphs:
+    """Name the graphs that are there, and read which version of ONNX's operators they need."""
+    names = {width: multi_step_file(width) for width in sorted(beam_widths)}
+    multi_step = {width: name for width, name in names.items() if (directory / name).is_file()}
+    versions = onnx.load(directory / decoder_file(1), load_external_data=False).opset_import
+    return Graphs(
+        opset=next(int(entry.version) for entry in versions if entry.domain == ""),
+        encoder=ENCODER_FILE,
+        decoders={str(width): decoder_file(width) for width in sorted(beam_widths)},
+        multi_step=multi_step.pop(1, None),
+        beam_multi_step={str(width): file for width, file in multi_step.items()},
+    )
 
 
 def _architecture(checkpoint: Checkpoint, parameters: int) -> Architecture:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from export.bundle import TRANSLATION, Agreement, Calibration, Limits, Parity, Precision, Quality
+from export.bundle import (
+    TRANSLATION,
+    Agreement,
+    Calibration,
+    Golden,
+    Limits,
+    Parity,
+    Precision,
+    Quality,
+)
 from model.checkpoint import CheckpointConfig
 
 _NAMED_DIRECTIONS = 12
@@ -25,18 +34,36 @@ class About:
     notes: str = ""
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What the gates measured, for the manifest and the model card.
+
+    Attributes:
+        precision: of the graphs.
+        parity: fp32 graphs against PyTorch.
+        quality: scores on the dev set, if one was given.
+        agreement: translations against those of fp32, if there were no references.
+        calibration: how int8 ranges were chosen.
+        batch_invariant: whether neighbours in a batch change nothing, bit by bit.
+        golden: sentences whose translations a server checks when it starts.
+    """
+
+    precision: Precision
+    parity: Parity
+    quality: Quality | None
+    agreement: Agreement | None
+    calibration: Calibration | None
+    batch_invariant: bool
+    golden: tuple[Golden, ...]
+
+
 def model_card(
     config: CheckpointConfig,
     about: About,
+    findings: Findings,
     *,
-    precision: Precision,
     parameters: int,
     limits: Limits,
-    parity: Parity,
-    quality: Quality | None,
-    agreement: Agreement | None,
-    calibration: Calibration | None,
-    batch_invariant: bool,
     recipe: str | None,
 ) -> str:
     """Compose the card.
@@ -44,20 +71,15 @@ def model_card(
     Args:
         config: of the checkpoint.
         about: the bundle.
-        precision: of the graphs.
+        findings: of the gates.
         parameters: number of weights, tied ones once.
         limits: longest sequences.
-        parity: fp32 graphs against PyTorch.
-        quality: scores on the dev set, if one was given.
-        agreement: translations against those of fp32, if there were no references.
-        calibration: how int8 ranges were chosen.
-        batch_invariant: whether neighbours in a batch change nothing, bit by bit.
         recipe: text of the training recipe.
 
     Returns:
         Markdown.
     """
-    model = config.transformer
+    model, parity = config.transformer, findings.parity
     lines = [
         f"# {config.name} {about.version}",
         "",
@@ -72,11 +94,11 @@ def model_card(
         + (f" Trained for {config.updates:,} updates." if config.updates else ""),
         *(["", config.origin] if config.origin else []),
         "",
-        f"Precision: {precision}. A sentence's result "
-        + ("does not depend" if batch_invariant else "may depend")
+        f"Precision: {findings.precision}. A sentence's result "
+        + ("does not depend" if findings.batch_invariant else "may depend")
         + " on the other sentences of its batch, bit by bit.",
         "",
-        *_scores(precision, quality, agreement, calibration),
+        *_scores(findings.quality, findings.agreement, findings.calibration),
         f"fp32 graphs against PyTorch on {parity.sentences} sentences: largest logit difference "
         f"{parity.largest_logit_difference:.1e}, same tokens for {parity.same_tokens}.",
         "",
@@ -106,10 +128,7 @@ def _directions(config: CheckpointConfig) -> str:
 
 
 def _scores(
-    precision: Precision,
-    quality: Quality | None,
-    agreement: Agreement | None,
-    calibration: Calibration | None,
+    quality: Quality | None, agreement: Agreement | None, calibration: Calibration | None
 ) -> list[str]:
     lines = ["## Scores", "", *_measured(quality, agreement)]
     if calibration is not None:

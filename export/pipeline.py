@@ -11,7 +11,6 @@ import torch
 
 from export.assemble import (
     ENCODER_FILE,
-    Findings,
     complete,
     decoder_file,
     put_in_place,
@@ -19,7 +18,7 @@ from export.assemble import (
     start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
-from export.card import About
+from export.card import About, Findings
 from export.gate_texts import ExportError, Texts, calibration_sample, read_texts, spread
 from export.graph.graph_set import GraphSet, export_graphs
 from export.graph.runner import Decoded, GraphRunner

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
@@ -19,7 +20,7 @@ from server.api.generate import GENERATE_PATH, GenerateEndpoint, generate_routes
 from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from server.api.page import page_routes
 from server.api.status import status_routes
-from server.api.tracing import make_tracing
+from server.api.tracing import Tracing, make_tracing
 from server.api.translate import TRANSLATE_PATH, TranslateEndpoint, translate_routes
 from server.errors import DragomanError, GlossaryRefusedError
 from server.http.errors import handle_error
@@ -75,55 +76,93 @@ def create_app(
         GlossaryRefusedError: a glossary cannot be used.
     """
     metrics = metrics or Metrics(CollectorRegistry(), settings.commit)
-    lifecycle = Lifecycle(metrics)
-    access = make_access(settings, metrics)
-    tracing = make_tracing(settings)
-
+    parts = _Parts.make(settings, metrics)
     given = [models] if isinstance(models, ServedModel) else list(models)
     del models
+    app = Application(
+        title="dragoman",
+        description=_DESCRIPTION,
+        version="1",
+        lifespan=lambda app: parts.running(app, given),
+        docs_url=None,  # FastAPI's loads scripts from a CDN; ours is in `page`
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect's address is made of the Host header, which is the client's
+    )
+    app.state.lifecycle = parts.lifecycle
+    app.state.metrics = metrics
+    app.state.access = parts.access
+    app.include_router(page_routes())
+    for raised in (DragomanError, HTTPException, RequestValidationError):
+        app.add_exception_handler(raised, handle_error)
+    # Added last is outermost.
+    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(RequestMiddleware, metrics=metrics, tracing=parts.tracing)
+    if settings.allowed_origins:
+        app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
+    return app
 
-    glossaries = GlossaryStore(settings.glossaries)
-    cache = SentenceCache(settings.cache_bytes) if settings.cache_bytes else None
 
-    def translator_of(model: ServedModel) -> Translator:
-        return Translator(model, request_limits(settings, model.manifest), settings.text_threads, cache)
+@dataclass(frozen=True)
+class _Parts:
+    """What the routes work with, from the making of the application to its end."""
 
-    def announce(router: Router) -> None:
-        router.find_routes()
-        metrics.models.set_models([_describe(slot) for slot in router.slots], router.pairs)
+    settings: Settings
+    metrics: Metrics
+    lifecycle: Lifecycle
+    access: Access | None
+    tracing: Tracing | None
+    glossaries: GlossaryStore
+    cache: SentenceCache | None
 
-    def reloader_of(router: Router, slot: ModelSlot) -> Reloader:
-        def check(model: ServedModel) -> None:
-            others = [other.model.manifest for other in router.slots if other is not slot]
-            check_together([*others, model.manifest])
-
-        return Reloader(
-            slot,
-            functools.partial(load_model, settings, metrics, slot.model.bundle, served=True),
-            translator_of,
-            check,
-            lambda _model: announce(router),
-            metrics.reloaded,
-            settings.request_timeout_s + _GRACE_S,
+    @classmethod
+    def make(cls, settings: Settings, metrics: Metrics) -> "_Parts":
+        return cls(
+            settings,
+            metrics,
+            Lifecycle(metrics),
+            make_access(settings, metrics),
+            make_tracing(settings),
+            GlossaryStore(settings.glossaries),
+            SentenceCache(settings.cache_bytes) if settings.cache_bytes else None,
         )
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: Application) -> AsyncIterator[None]:
+    async def running(self, app: "Application", given: list[ServedModel]) -> AsyncIterator[None]:
+        """Load the models unless they are given, add their routes, and watch over them until the end."""
+        settings, metrics = self.settings, self.metrics
         loaded = given or await asyncio.to_thread(load_models, settings, metrics)
         pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
         await asyncio.to_thread(load_detector)
-        router = Router([ModelSlot(translator_of(model)) for model in loaded], pivot, glossaries)
+        slots = [ModelSlot(self._translator_of(model)) for model in loaded]
+        router = Router(slots, pivot, self.glossaries)
         loaded.clear()  # from here on only the router holds models: one that is replaced has to go
-        reloads = Reloads([reloader_of(router, slot) for slot in router.slots])
-
-        async def reload(name: str | None = None) -> list[ServedModel]:
-            lifecycle.check_accepting()
-            if name is None:
-                await asyncio.to_thread(_reload_glossaries, glossaries)
-            return await reloads.reload(name)
-
-        app.state.router, app.state.reload = router, reload
+        reloads = Reloads([self._reloader_of(router, slot) for slot in router.slots])
+        app.state.router, app.state.reload = router, functools.partial(self._reload, reloads)
         lag = LoopLag(metrics.event_loop_lag.observe)
+        self._add_routes(app, router, lag)
+        for slot in router.slots:
+            await slot.translator.warm_up()
+        metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
+        metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
+        metrics.cache.watch(self.cache, settings.cache_bytes)
+        self._announce(router)
+        watches = [asyncio.create_task(lag.watch())]
+        if self.access is not None and self.access.keys is not None:
+            watches.append(asyncio.create_task(_watch_keys(self.access, self.access.keys)))
+        self.lifecycle.set_ready()
+        try:
+            yield
+        finally:
+            self.lifecycle.begin_drain()
+            for watch in watches:
+                watch.cancel()
+            await reloads.close(_CLOSE_TIMEOUT_S)
+            await router.close(_CLOSE_TIMEOUT_S)
+            if self.tracing is not None:
+                await asyncio.to_thread(self.tracing.close)
+
+    def _add_routes(self, app: "Application", router: Router, lag: LoopLag) -> None:
+        settings, metrics, lifecycle, access = self.settings, self.metrics, self.lifecycle, self.access
 
         def check_room(active: int) -> None:
             """Refuse, while requests come faster than they can be read, what would be refused afterwards."""
@@ -135,7 +174,7 @@ def create_app(
         translate.text_defaults = TextOptions(guard=settings.guard)
         for path, endpoint in ((TRANSLATE_PATH, translate), (GENERATE_PATH, generate)):
             bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-            requests = RequestMiddleware(bounded, metrics, path, tracing)
+            requests = RequestMiddleware(bounded, metrics, path, self.tracing)
             shortcut: ASGIApp = requests
             if settings.allowed_origins:
                 shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
@@ -143,48 +182,35 @@ def create_app(
         app.include_router(translate_routes(translate, router, lifecycle, access))
         app.include_router(generate_routes(generate))
         app.include_router(status_routes(router, lifecycle, metrics, access))
-        for slot in router.slots:
-            await slot.translator.warm_up()
-        metrics.queue_capacity_tokens.set(settings.max_queue_tokens)
-        metrics.kv_cache_capacity.set(settings.kv_cache_bytes)
-        metrics.cache.watch(cache, settings.cache_bytes)
-        announce(router)
-        watches = [asyncio.create_task(lag.watch())]
-        if access is not None and access.keys is not None:
-            watches.append(asyncio.create_task(_watch_keys(access, access.keys)))
-        lifecycle.set_ready()
-        try:
-            yield
-        finally:
-            lifecycle.begin_drain()
-            for watch in watches:
-                watch.cancel()
-            await reloads.close(_CLOSE_TIMEOUT_S)
-            await router.close(_CLOSE_TIMEOUT_S)
-            if tracing is not None:
-                await asyncio.to_thread(tracing.close)
 
-    app = Application(
-        title="dragoman",
-        description=_DESCRIPTION,
-        version="1",
-        lifespan=lifespan,
-        docs_url=None,  # FastAPI's loads scripts from a CDN; ours is in `page`
-        redoc_url=None,
-        redirect_slashes=False,  # a redirect's address is made of the Host header, which is the client's
-    )
-    app.state.lifecycle = lifecycle
-    app.state.metrics = metrics
-    app.state.access = access
-    app.include_router(page_routes())
-    for raised in (DragomanError, HTTPException, RequestValidationError):
-        app.add_exception_handler(raised, handle_error)
-    # Added last is outermost.
-    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestMiddleware, metrics=metrics, tracing=tracing)
-    if settings.allowed_origins:
-        app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
-    return app
+    def _translator_of(self, model: ServedModel) -> Translator:
+        limits = request_limits(self.settings, model.manifest)
+        return Translator(model, limits, self.settings.text_threads, self.cache)
+
+    def _announce(self, router: Router) -> None:
+        router.find_routes()
+        self.metrics.models.set_models([_describe(slot) for slot in router.slots], router.pairs)
+
+    def _reloader_of(self, router: Router, slot: ModelSlot) -> Reloader:
+        def check(model: ServedModel) -> None:
+            others = [other.model.manifest for other in router.slots if other is not slot]
+            check_together([*others, model.manifest])
+
+        return Reloader(
+            slot,
+            functools.partial(load_model, self.settings, self.metrics, slot.model.bundle, served=True),
+            self._translator_of,
+            check,
+            lambda _model: self._announce(router),
+            self.metrics.reloaded,
+            self.settings.request_timeout_s + _GRACE_S,
+        )
+
+    async def _reload(self, reloads: Reloads, name: str | None = None) -> list[ServedModel]:
+        self.lifecycle.check_accepting()
+        if name is None:
+            await asyncio.to_thread(_reload_glossaries, self.glossaries)
+        return await reloads.reload(name)
 
 
 class Application(FastAPI):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from export.graph.large_weights import write_graph
 from export.graph.products import GraphIndex, find_products
-from export.graph.runner import GraphRunner, Source, Tokens, force
+from export.graph.runner import GraphRunner, Observer, Source, Tokens, force
 from export.int8.quantize import ActivationRange
 
 Method = Literal["minmax", "percentile", "mse"]
@@ -95,42 +95,47 @@ def calibrate(
     )
     seen_encoder, seen_decoder = _Recorder(encoder_names), _Recorder(decoder_names)
     channels = _Channels(packed)
+    observe_encoder = _both(seen_encoder.observe, channels.observe_memory)
+    observe_decoder = _both(seen_decoder.observe, channels.observe_packed)
+    for batch, begins in _batches(sources, prefixes):
+        steps = runner.longest_target(batch)
+        choose = _greedily(len(batch), steps, begins, eos_id, suppressed_ids)
+        runner.run(batch, steps, choose, observe_encoder, observe_decoder)
+    return CalibratedRanges(seen_encoder.ranges(method), seen_decoder.ranges(method), channels.largest)
 
-    def observe_encoder(name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
-        seen_encoder.observe(name, values, real)
-        channels.observe_memory(name, values, real)
 
-    def observe_decoder(name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
-        seen_decoder.observe(name, values, real)
-        channels.observe_packed(name, values, real)
-
+def _batches(
+    sources: Sequence[Source], prefixes: Sequence[Tokens]
+) -> Iterator[tuple[list[Source], list[Tokens]]]:
+    """Yield sentences that are about as long, and what their targets begin with."""
     ordered = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     for start in range(0, len(ordered), _BATCH_ROWS):
         numbers = ordered[start : start + _BATCH_ROWS]
-        batch = [sources[i] for i in numbers]
-        begins = [prefixes[i] for i in numbers] if prefixes else []
-        steps = runner.longest_target(batch)
-        done = np.zeros(len(batch), bool)
+        yield [sources[i] for i in numbers], [prefixes[i] for i in numbers] if prefixes else []
 
-        def choose(
-            position: int,
-            logits: NDArray[np.float32],
-            done: NDArray[np.bool_] = done,
-            steps: int = steps,
-            begins: Sequence[Tokens] = begins,
-        ) -> NDArray[np.int64] | None:
-            logits[:, list(suppressed_ids)] = -np.inf
-            chosen: NDArray[np.int64] = logits.argmax(axis=1)
-            force(chosen, position, begins)
-            np.logical_or(done, chosen == eos_id, out=done)
-            return None if done.all() or position + 1 == steps else chosen
 
-        runner.run(batch, steps, choose, observe_encoder, observe_decoder)
-    return CalibratedRanges(
-        [seen_encoder.choose(name, method) for name in encoder_names],
-        [seen_decoder.choose(name, method) for name in decoder_names],
-        channels.largest,
-    )
+def _both(first: Observer, second: Observer) -> Observer:
+    def observe(name: str, values: NDArray[np.float32], real: NDArray[np.bool_]) -> None:
+        first(name, values, real)
+        second(name, values, real)
+
+    return observe
+
+
+def _greedily(
+    rows: int, steps: int, begins: Sequence[Tokens], eos_id: int, suppressed_ids: Sequence[int]
+) -> Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]:
+    """Make the choice of a batch's tokens: the best one, None once all sentences have ended."""
+    done = np.zeros(rows, bool)
+
+    def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
+        logits[:, list(suppressed_ids)] = -np.inf
+        chosen: NDArray[np.int64] = logits.argmax(axis=1)
+        force(chosen, position, begins)
+        np.logical_or(done, chosen == eos_id, out=done)
+        return None if done.all() or position + 1 == steps else chosen
+
+    return choose
 
 
 def choose_range(values: NDArray[np.float32], low: float, high: float, method: Method) -> ActivationRange:
@@ -175,6 +180,7 @@ class _Recorder:
     """Extremes and a sample of every watched tensor."""
 
     def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
         self._low = dict.fromkeys(names, 0.0)
         self._high = dict.fromkeys(names, 0.0)
         self._kept: Mapping[str, list[NDArray[np.float32]]] = {name: [] for name in names}
@@ -193,9 +199,14 @@ class _Recorder:
         self._high[name] = max(self._high[name], float(rows.max()))
         self._kept[name].append(rows[self._random.random(len(rows)) < _KEPT_ROWS].ravel())
 
-    def choose(self, name: str, method: Method) -> ActivationRange:
-        values = np.concatenate([np.zeros(0, np.float32), *self._kept[name]])
-        return choose_range(values, self._low[name], self._high[name], method)
+    def ranges(self, method: Method) -> list[ActivationRange]:
+        nothing = np.zeros(0, np.float32)
+        return [
+            choose_range(
+                np.concatenate([nothing, *self._kept[name]]), self._low[name], self._high[name], method
+            )
+            for name in self._names
+        ]
 
 
 class _Channels:

@@ -77,43 +77,8 @@ def beam_multi_step_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelPro
     caches = self_caches(decoder.graph)
     columns = vocabulary_size(decoder.graph)
     around = Nodes(list(decoder.graph.initializer))
-    nodes = Nodes(around.weights)
-    for name in caches:
-        nodes.add("Gather", [f"{name}_before", "order_now"], [f"{name}_now"], axis=0)
-    inside = {name: f"{name}_now" for name in (*VECTORS, *caches)}
-    renamed = renamed_nodes(
-        decoder.graph.node, inside | {updated_cache(name): f"{name}_after" for name in caches}
-    )
-    around.nodes, each = never_changing(renamed, {*inside.values()})
-    nodes.nodes += with_bans(each, around)
-    _rank(nodes, columns, 2 * width)
-    _choose(nodes, width)
-    _go_on(nodes, width)
-    body = helper.make_graph(
-        nodes.nodes,
-        "step",
-        [
-            value("step", TensorProto.INT64),
-            value("going_on", TensorProto.BOOL),
-            *_state(inputs, "now"),
-            *(_of_any_length(inputs[name], f"{name}_before") for name in caches),
-        ],
-        [
-            value("goes_on", TensorProto.BOOL),
-            *_state(inputs, "after"),
-            *(_of_any_length(inputs[name], f"{name}_after") for name in caches),
-            *_found("_now", width),
-        ],
-    )
-    around.add("Gather", ["input_ids", ORDER], ["input_ids_in_order"], axis=0)
-    around.add("Sub", ["self_total", around.weight(np.int32(1))], ["filled_int32"])
-    around.add("Cast", ["filled_int32"], ["filled_scalar"], to=TensorProto.INT64)
-    around.add("Reshape", ["filled_scalar", around.ints(1)], ["filled"])
-    for name in caches:
-        if _is_state(inputs[name]):
-            around.add("Identity", [name], [f"{name}_filled"])
-        else:
-            around.add("Slice", [name, around.ints(0), "filled", around.ints(2)], [f"{name}_filled"])
+    body = _step(decoder.graph, around, width)
+    _start(around, inputs, caches)
     state = ["input_ids_in_order", *VECTORS[1:], ORDER, SCORES, ROOM, *(f"{name}_filled" for name in caches)]
     left = [f"{name}_left" for name in (*VECTORS, ORDER, SCORES, ROOM, *caches)]
     going = around.weight(np.bool_(True))
@@ -145,6 +110,50 @@ def beam_multi_step_graph(decoder: onnx.ModelProto, width: int) -> onnx.ModelPro
         around.weights,
     )
     return helper.make_model(graph, opset_imports=decoder.opset_import, ir_version=decoder.ir_version)
+
+
+def _step(decoder: onnx.GraphProto, around: Nodes, width: int) -> onnx.GraphProto:
+    """Make the body of the loop, one step; what is the same in every step goes ``around`` it."""
+    inputs, caches = {entry.name: entry for entry in decoder.input}, self_caches(decoder)
+    nodes = Nodes(around.weights)
+    for name in caches:
+        nodes.add("Gather", [f"{name}_before", "order_now"], [f"{name}_now"], axis=0)
+    inside = {name: f"{name}_now" for name in (*VECTORS, *caches)}
+    renamed = renamed_nodes(decoder.node, inside | {updated_cache(name): f"{name}_after" for name in caches})
+    around.nodes, each = never_changing(renamed, {*inside.values()})
+    nodes.nodes += with_bans(each, around)
+    _rank(nodes, vocabulary_size(decoder), 2 * width)
+    _choose(nodes, width)
+    _go_on(nodes, width)
+    return helper.make_graph(
+        nodes.nodes,
+        "step",
+        [
+            value("step", TensorProto.INT64),
+            value("going_on", TensorProto.BOOL),
+            *_state(inputs, "now"),
+            *(_of_any_length(inputs[name], f"{name}_before") for name in caches),
+        ],
+        [
+            value("goes_on", TensorProto.BOOL),
+            *_state(inputs, "after"),
+            *(_of_any_length(inputs[name], f"{name}_after") for name in caches),
+            *_found("_now", width),
+        ],
+    )
+
+
+def _start(around: Nodes, inputs: Mapping[str, onnx.ValueInfoProto], caches: list[str]) -> None:
+    """Put tokens in the order of the beams and cut the caches to what is in them, for the first step."""
+    around.add("Gather", ["input_ids", ORDER], ["input_ids_in_order"], axis=0)
+    around.add("Sub", ["self_total", around.weight(np.int32(1))], ["filled_int32"])
+    around.add("Cast", ["filled_int32"], ["filled_scalar"], to=TensorProto.INT64)
+    around.add("Reshape", ["filled_scalar", around.ints(1)], ["filled"])
+    for name in caches:
+        if _is_state(inputs[name]):
+            around.add("Identity", [name], [f"{name}_filled"])
+        else:
+            around.add("Slice", [name, around.ints(0), "filled", around.ints(2)], [f"{name}_filled"])
 
 
 def _rank(nodes: Nodes, columns: int, best: int) -> None:

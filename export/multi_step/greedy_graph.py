@@ -18,6 +18,8 @@ No id is in the graph: what ends a sentence and what is never written comes from
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -71,31 +73,8 @@ def greedy_multi_step_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     state = [*VECTORS, *caches]
     before, nodes, weights = with_wide_products_apart(decoder.graph)
     around = Nodes(weights)
-    each = Nodes(around.weights)
-    # A name stands for one tensor in both graphs: what the loop takes and gives has another one inside.
-    inside = {name: f"{name}_now" for name in state}
-    after = {name: f"{name}_after" for name in state}
-    names = inside | {updated_cache(name): after[name] for name in caches}
-    fixed, each.nodes = never_changing(renamed_nodes(nodes, names), {*inside.values()})
-    around.nodes = before + fixed
-    each.nodes = with_bans(each.nodes, around)
     columns = vocabulary_size(decoder.graph)
-    _take_best(each, columns)
-    _go_on(each)
-    body = helper.make_graph(
-        each.nodes,
-        "step",
-        [
-            value("step", TensorProto.INT64),
-            value("going_on", TensorProto.BOOL),
-            *(described(inputs[name], inside[name]) for name in state),
-        ],
-        [
-            value("goes_on", TensorProto.BOOL),
-            *(described(inputs[name], after[name]) for name in state),
-            value("written", TensorProto.INT64, "sentences", 1),
-        ],
-    )
+    body = _step(nodes, before, around, {name: inputs[name] for name in state}, columns)
     left = [*(f"{name}_left" for name in VECTORS), *map(updated_cache, caches)]
     going = around.weight(np.bool_(True))
     around.add("Loop", [STEPS, going, *state], [*left, TOKENS], name="multi_step", body=body)
@@ -114,6 +93,48 @@ def greedy_multi_step_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
         around.weights,
     )
     return helper.make_model(graph, opset_imports=decoder.opset_import, ir_version=decoder.ir_version)
+
+
+def _step(
+    nodes: list[onnx.NodeProto],
+    before: list[onnx.NodeProto],
+    around: Nodes,
+    state: Mapping[str, onnx.ValueInfoProto],
+    columns: int,
+) -> onnx.GraphProto:
+    """Make the body of the loop, one step.
+
+    Args:
+        nodes: of the decoder.
+        before: nodes whose results it needs.
+        around: receives those, and what of the decoder is the same in every step.
+        state: what goes from step to step, by its name.
+        columns: of the scores.
+    """
+    # A name stands for one tensor in both graphs: what the loop takes and gives has another one inside.
+    inside = {name: f"{name}_now" for name in state}
+    after = {name: f"{name}_after" for name in state}
+    names = inside | {updated_cache(name): after[name] for name in state if name not in VECTORS}
+    each = Nodes(around.weights)
+    fixed, each.nodes = never_changing(renamed_nodes(nodes, names), {*inside.values()})
+    around.nodes = before + fixed
+    each.nodes = with_bans(each.nodes, around)
+    _take_best(each, columns)
+    _go_on(each)
+    return helper.make_graph(
+        each.nodes,
+        "step",
+        [
+            value("step", TensorProto.INT64),
+            value("going_on", TensorProto.BOOL),
+            *(described(entry, inside[name]) for name, entry in state.items()),
+        ],
+        [
+            value("goes_on", TensorProto.BOOL),
+            *(described(entry, after[name]) for name, entry in state.items()),
+            value("written", TensorProto.INT64, "sentences", 1),
+        ],
+    )
 
 
 def _take_best(nodes: Nodes, columns: int) -> None:

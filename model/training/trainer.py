@@ -71,23 +71,28 @@ class Trainer:
         quiet: bool = False,
     ) -> None:
         self.recipe: Recipe = load_recipe(recipe_file, seed=seed)
-        training, corpus = self.recipe.training, self.recipe.corpus
-        wanted = device or training.device
-        if wanted == "auto":
-            wanted = "cuda" if torch.cuda.is_available() else "cpu"
-        if wanted == "cuda" and not torch.cuda.is_available():
-            raise RecipeError(f"{recipe_file}: device is cuda, but torch sees none; use cpu or auto")
+        training = self.recipe.training
+        wanted = _device(device or training.device, recipe_file)
         self.processes = Processes.join(wanted)
         self.quiet = quiet or not self.processes.first
         self._say(f"the run's directory: {out}")
         self.device = torch.device(f"cuda:{self.processes.local_rank}" if wanted == "cuda" else wanted)
-        dev = [read_pairs(text.dev_source, text.dev_target) for text in corpus.directions]
         if training.threads:
             torch.set_num_threads(training.threads)
         torch.manual_seed(training.seed)
         self.run_directory = RunDirectory(
             out, self.recipe, recipe_file.read_text(encoding="utf-8"), self.processes, quiet=self.quiet
         )
+        self._read_corpus(recipe_file)
+        self._build_model(recipe_file)
+        self._stop = self._stop_agreed = self._averaged = False
+        self._started = time.monotonic()
+        self._times: deque[float] = deque(maxlen=_PACE_UPDATES)
+
+    def _read_corpus(self, recipe_file: Path) -> None:
+        """Read the dev set and the vocabulary, tokenise the corpus, settle the architecture."""
+        corpus = self.recipe.corpus
+        dev = [read_pairs(text.dev_source, text.dev_target) for text in corpus.directions]
         with self.processes.watched():
             self.tokenizer = self.run_directory.tokenizer(self._say)
         self.special = self.run_directory.special
@@ -113,7 +118,7 @@ class Trainer:
             with_directions(self.run_directory.directions, dev),
             self.tokenizer,
             self.special,
-            training,
+            self.recipe.training,
             self.processes,
             max_positions=self.config.max_positions,
         )
@@ -122,6 +127,10 @@ class Trainer:
                 f"{recipe_file}: {self.validate.too_long:,} dev pairs have {self.config.max_positions} "
                 "tokens or more, the model's max_positions; remove them or raise it"
             )
+
+    def _build_model(self, recipe_file: Path) -> None:
+        """Make model, loss and optimizer, and take them up where the run's last checkpoint left them."""
+        training = self.recipe.training
         self.model = new_model(self.config).to(self.device)
         try:
             freeze(self.model, training.freeze)
@@ -133,7 +142,7 @@ class Trainer:
         if not self.progress.update:
             self.processes.seed(training.seed)  # after the weights, which are the same everywhere
         else:
-            self._say(f"resuming {out} after update {self.progress.update:,}")
+            self._say(f"resuming {self.run_directory.path} after update {self.progress.update:,}")
         self.batch_loss = BatchLoss(
             self.model,
             precision=training.precision,
@@ -148,9 +157,6 @@ class Trainer:
         )
         with self.processes.watched():
             self._shared_loss = self.processes.wrap(self.batch_loss)
-        self._stop = self._stop_agreed = self._averaged = False
-        self._started = time.monotonic()
-        self._times: deque[float] = deque(maxlen=_PACE_UPDATES)
 
     def prepare(self) -> Path:
         """Make all that is read before and during training; another machine then needs no training text.
@@ -383,3 +389,12 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _device(wanted: str, recipe_file: Path) -> str:
+    """Choose between cpu and cuda; ``wanted`` may be auto."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise RecipeError(f"{recipe_file}: device is cuda, but torch sees none; use cpu or auto")
+    return wanted

@@ -13,6 +13,7 @@ from model.recipe import VocabularyKind
 from model.tokenizer import UNKNOWN
 from model.vocabulary.symbols import REQUIRED, write_rules
 
+_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 _THREADS = 16
 """On any machine: each sums up a share of the corpus, and the rounding of the sums decides which of the
 rarest pieces stay (88 of 16,000 differed between one thread and two)."""
@@ -65,22 +66,14 @@ def train_sentencepiece(
     """
     sentencepiece.set_random_generator_seed(seed)
     aside = model_file.with_name(model_file.name + ".partial")
-    words: dict[str, Any] = {
-        "character_coverage": 1.0,
-        "byte_fallback": False,
-        "normalization_rule_name": "identity",
-        "hard_vocab_limit": False,
-    }
-    characters = words | {"normalization_rule_name": "nfkc_cf", "add_dummy_prefix": False}
     rules = model_file.with_name(model_file.name + ".rules")
-    pieces: dict[str, Any] = {
-        "character_coverage": character_coverage,
-        "byte_fallback": True,
-        "split_digits": split_digits,
-    }
-    if symbols:
-        write_rules(rules)
-        pieces |= {"required_chars": REQUIRED, "normalization_rule_tsv": str(rules)}
+    if kind in ("word", "character"):
+        settings = _of_whole_units(kind)
+    else:
+        settings = {"character_coverage": character_coverage, "split_digits": split_digits}
+        if symbols:
+            write_rules(rules)
+            settings |= {"required_chars": REQUIRED, "normalization_rule_tsv": str(rules)}
     try:
         with aside.open("wb") as stream:
             sentencepiece.SentencePieceTrainer.train(
@@ -88,20 +81,28 @@ def train_sentencepiece(
                 model_writer=stream,
                 vocab_size=vocab_size,
                 model_type="char" if kind == "character" else kind,
-                **{"word": words, "character": characters}.get(kind, pieces),
-                pad_id=0,
-                unk_id=1,
-                bos_id=2,
-                eos_id=3,
+                **{"byte_fallback": True, **settings, **_IDS},
                 control_symbols=list(tags),
                 num_threads=_THREADS,
                 minloglevel=2,
             )
     except RuntimeError as error:
         aside.unlink(missing_ok=True)
-        raise ValueError(
-            f"cannot learn a vocabulary of {vocab_size}: {str(error).splitlines()[-1]}"
-        ) from None
+        reason = str(error).splitlines()[-1]
+        raise ValueError(f"cannot learn a vocabulary of {vocab_size}: {reason}") from None
     finally:
         rules.unlink(missing_ok=True)
     aside.replace(model_file)
+
+
+def _of_whole_units(kind: VocabularyKind) -> dict[str, Any]:
+    """Give SentencePiece's settings for pieces that are words or characters: all of them, none in bytes."""
+    settings: dict[str, Any] = {
+        "character_coverage": 1.0,
+        "byte_fallback": False,
+        "normalization_rule_name": "identity",
+        "hard_vocab_limit": False,
+    }
+    if kind == "character":
+        settings |= {"normalization_rule_name": "nfkc_cf", "add_dummy_prefix": False}
+    return settings

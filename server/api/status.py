@@ -55,42 +55,7 @@ def status_routes(
     """
     routes = APIRouter(tags=["status"])
 
-    def check_alive() -> list[str]:
-        """Check all engines, since only a restart brings one back, and name their models."""
-        names = []
-        for slot in router.slots:
-            stats, name = slot.model.engine.stats(), slot.model.manifest.name
-            if not stats.alive:
-                raise EngineDeadError(f"the engine of {name} has ended")
-            busy = stats.queue_sentences or stats.rows_busy
-            if busy and time.monotonic() - stats.last_progress_s > _STUCK_AFTER_S:
-                raise EngineDeadError(f"the engine of {name} has work and does not move")
-            names.append(name)
-        return names
-
-    @routes.head("/livez", include_in_schema=False)
-    @routes.get(
-        "/livez", summary="Is the process worth keeping?", responses=_UNAVAILABLE, response_model=None
-    )
-    async def livez() -> Response:
-        """200 while the engine's threads run, busy or not; 503 if only a restart can help."""
-        return JSONResponse({"status": "alive", "models": check_alive()})
-
-    @routes.head("/readyz", include_in_schema=False)
-    @routes.get("/readyz", summary="Send requests here?", responses=_UNAVAILABLE, response_model=None)
-    async def readyz() -> Response:
-        """200 once every model has translated its golden sentences, until the server is told to stop."""
-        lifecycle.check_accepting()
-        return JSONResponse({"status": "ready", "models": check_alive()})
-
-    @routes.head("/health", include_in_schema=False)
-    @routes.get(
-        "/health", summary="LibreTranslate's health check", responses=_UNAVAILABLE, response_model=None
-    )
-    async def health() -> Response:
-        """As /readyz."""
-        lifecycle.check_accepting()
-        return JSONResponse({"status": "ok", "models": check_alive()})
+    _add_health(routes, router, lifecycle)
 
     @routes.get("/languages", summary="Languages and their targets", response_model=list[LanguageAnswer])
     async def languages() -> list[LanguageAnswer]:
@@ -106,20 +71,7 @@ def status_routes(
         """What each bundle's manifest says about its model, and the limits of this server."""
         if access is not None:
             access.identify(request.scope)
-        return JSONResponse({"models": [describe(slot) for slot in router.slots]})
-
-    def describe(slot: ModelSlot) -> dict[str, Any]:
-        model, limits = slot.model, slot.translator.limits
-        shown: dict[str, Any] = model.manifest.model_dump(mode="json", include=_SHOWN)
-        shown["sha256"] = model.sha256
-        shown["source_features"] = model.manifest.architecture.source_features
-        shown["beam_sizes"] = list(limits.usable_widths)
-        shown["request_limits"] = {
-            "max_texts": limits.max_texts,
-            "max_text_chars": limits.max_text_chars,
-            "max_request_tokens": limits.max_request_tokens,
-        }
-        return shown
+        return JSONResponse({"models": [_describe(slot) for slot in router.slots]})
 
     @routes.head("/metrics", include_in_schema=False)
     @routes.get(
@@ -133,3 +85,57 @@ def status_routes(
         return Response(body, media_type=None, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     return routes
+
+
+def _add_health(routes: APIRouter, router: Router, lifecycle: Lifecycle) -> None:
+    @routes.head("/livez", include_in_schema=False)
+    @routes.get(
+        "/livez", summary="Is the process worth keeping?", responses=_UNAVAILABLE, response_model=None
+    )
+    async def livez() -> Response:
+        """200 while the engine's threads run, busy or not; 503 if only a restart can help."""
+        return JSONResponse({"status": "alive", "models": _check_alive(router)})
+
+    @routes.head("/readyz", include_in_schema=False)
+    @routes.get("/readyz", summary="Send requests here?", responses=_UNAVAILABLE, response_model=None)
+    async def readyz() -> Response:
+        """200 once every model has translated its golden sentences, until the server is told to stop."""
+        lifecycle.check_accepting()
+        return JSONResponse({"status": "ready", "models": _check_alive(router)})
+
+    @routes.head("/health", include_in_schema=False)
+    @routes.get(
+        "/health", summary="LibreTranslate's health check", responses=_UNAVAILABLE, response_model=None
+    )
+    async def health() -> Response:
+        """As /readyz."""
+        lifecycle.check_accepting()
+        return JSONResponse({"status": "ok", "models": _check_alive(router)})
+
+
+def _check_alive(router: Router) -> list[str]:
+    """Check all engines, since only a restart brings one back, and name their models."""
+    names = []
+    for slot in router.slots:
+        stats, name = slot.model.engine.stats(), slot.model.manifest.name
+        if not stats.alive:
+            raise EngineDeadError(f"the engine of {name} has ended")
+        busy = stats.queue_sentences or stats.rows_busy
+        if busy and time.monotonic() - stats.last_progress_s > _STUCK_AFTER_S:
+            raise EngineDeadError(f"the engine of {name} has work and does not move")
+        names.append(name)
+    return names
+
+
+def _describe(slot: ModelSlot) -> dict[str, Any]:
+    model, limits = slot.model, slot.translator.limits
+    shown: dict[str, Any] = model.manifest.model_dump(mode="json", include=_SHOWN)
+    shown["sha256"] = model.sha256
+    shown["source_features"] = model.manifest.architecture.source_features
+    shown["beam_sizes"] = list(limits.usable_widths)
+    shown["request_limits"] = {
+        "max_texts": limits.max_texts,
+        "max_text_chars": limits.max_text_chars,
+        "max_request_tokens": limits.max_request_tokens,
+    }
+    return shown

@@ -1,7 +1,8 @@
 """Prometheus series of the sentence cache. docs/metrics.md explains them."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
 
+from server.metrics.series import Series
 from server.service.translation.sentence_cache import SentenceCache
 
 
@@ -14,21 +15,15 @@ class CacheMetrics:
         Args:
             registry: where they are registered.
         """
-        sentences = Counter(
-            "dragoman_cache_sentences_total",
-            "Sentences looked up in the sentence cache.",
-            ("result",),
-            registry=registry,
+        series = Series(registry)
+        sentences = series.counter(
+            "cache_sentences_total", "Sentences looked up in the sentence cache.", ("result",)
         )
         self._hits, self._misses = map(sentences.labels, ("hit", "miss"))
-        self._evictions = Counter(
-            "dragoman_cache_evictions_total", "Sentences that made room for others.", registry=registry
-        )
-        self._entries = Gauge("dragoman_cache_entries", "Sentences in the cache.", registry=registry)
-        self._bytes = Gauge("dragoman_cache_bytes", "Memory of the sentence cache.", registry=registry)
-        self._capacity = Gauge(
-            "dragoman_cache_capacity_bytes", "What the sentence cache may take.", registry=registry
-        )
+        self._evictions = series.counter("cache_evictions_total", "Sentences that made room for others.")
+        self._entries = series.gauge("cache_entries", "Sentences in the cache.")
+        self._bytes = series.gauge("cache_bytes", "Memory of the sentence cache.")
+        self._capacity = series.gauge("cache_capacity_bytes", "What the sentence cache may take.")
         self._cache: SentenceCache | None = None
         self._seen = (0, 0, 0)
 

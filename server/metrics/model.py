@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from server.engine.limits import EngineStats
 from server.engine.observer import EndReason, EngineObserver
+from server.metrics.series import Series
 
 Pair = tuple[str, str, str]
 """Source, target, and the language between them, empty for a model of its own."""
@@ -48,13 +49,12 @@ class ModelMetrics:
         Args:
             registry: where they are registered.
         """
+        series = Series(registry)
 
         def gauge(name: str, text: str, labels: Iterable[str] = ("model",)) -> Gauge:
-            return Gauge(f"dragoman_model_{name}", text, tuple(labels), registry=registry)
+            return series.gauge(f"model_{name}", text, labels)
 
-        def counter(name: str, text: str, labels: Iterable[str] = ("model",)) -> Counter:
-            return Counter(f"dragoman_{name}", text, tuple(labels), registry=registry)
-
+        counter = series.counter
         self._info = gauge(
             "info", "Models being served.", ("name", "version", "sha256", "precision", "opset")
         )
@@ -65,8 +65,12 @@ class ModelMetrics:
         self._queue_tokens = gauge("queue_tokens", "Source tokens waiting for this model.")
         self._rows_busy = gauge("rows_busy", "Decoder rows of this model in use.")
         self._kv_cache = gauge("kv_cache_bytes", "Key and value caches of this model.")
-        self._sentences = counter("model_sentences_total", "Sentences that this model translated.")
-        self._tokens = counter("model_target_tokens_total", "Target tokens that this model produced.")
+        self._sentences = counter(
+            "model_sentences_total", "Sentences that this model translated.", ("model",)
+        )
+        self._tokens = counter(
+            "model_target_tokens_total", "Target tokens that this model produced.", ("model",)
+        )
         self._pairs = counter(
             "translations_total", "Requests translated, by language pair.", ("source", "target", "pivot")
         )

@@ -5,12 +5,12 @@ Labels are closed sets and created at the start, so that a rate sees the first e
 
 import itertools
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from types import MappingProxyType
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.gc_collector import GCCollector
 
 from server.engine.limits import EngineStats
@@ -18,6 +18,7 @@ from server.engine.observer import EndReason, EngineObserver
 from server.metrics.cache import CacheMetrics
 from server.metrics.model import ModelMetrics, ModelObserver
 from server.metrics.process import ProcessTreeCollector
+from server.metrics.series import Series
 
 # From 1 ms, because short sentences take a few; with the service levels (0.1, 0.25, 0.5, 1 s) as exact
 # bounds.
@@ -85,18 +86,31 @@ class Metrics:
         self.registry = registry
         self._processes = ProcessTreeCollector(registry)
         GCCollector(registry=registry)
+        series = Series(registry)
+        self._register_requests(series)
+        self._register_engine(series)
+        self._guards = series.counter(
+            "guard_total", "Checks that found a translation suspicious.", ("reason", "outcome")
+        )
+        self._reloads = series.counter("reloads_total", "Attempts to serve another model.", ("outcome",))
+        self.ready = series.gauge("ready", "1 when requests are accepted.")
+        self.draining = series.gauge("draining", "1 when shutting down.")
+        self.event_loop_lag = series.histogram(
+            "event_loop_lag_seconds", "Delay of a 100 ms timer.", LAG_BUCKETS
+        )
+        build = series.gauge("build_info", "Build.", ("version", "commit", "python", "onnxruntime"))
+        build.labels(
+            _version("dragoman"),
+            commit,
+            platform.python_version(),
+            _version("onnxruntime", "onnxruntime-gpu"),
+        ).set(1)
+        self.models = ModelMetrics(registry)
+        self.cache = CacheMetrics(registry)
+        self._create_labels()
 
-        def counter(name: str, text: str, labels: Iterable[str] = ()) -> Counter:
-            return Counter(f"dragoman_{name}", text, tuple(labels), registry=registry)
-
-        def gauge(name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
-            return Gauge(f"dragoman_{name}", text, tuple(labels), registry=registry)
-
-        def histogram(name: str, text: str, bounds: Iterable[float], labels: Iterable[str] = ()) -> Histogram:
-            return Histogram(
-                f"dragoman_{name}", text, tuple(labels), buckets=tuple(bounds), registry=registry
-            )
-
+    def _register_requests(self, series: Series) -> None:
+        counter, histogram = series.counter, series.histogram
         self._requests = counter(
             "http_requests_total", "HTTP requests answered.", ("route", "method", "code")
         )
@@ -104,7 +118,7 @@ class Metrics:
             "http_request_duration_seconds", "Time from headers parsed to last byte sent.",
             REQUEST_BUCKETS, ("route", "method"),
         )  # fmt: skip
-        self.requests_in_flight = gauge("http_requests_in_flight", "HTTP requests being handled.")
+        self.requests_in_flight = series.gauge("http_requests_in_flight", "HTTP requests being handled.")
         self._request_size = histogram("http_request_size_bytes", "Request body size.", SIZE_BUCKETS)
         self._rejected = counter("requests_rejected_total", "Requests refused before inference.", ("reason",))
         self._disconnects = counter(
@@ -117,6 +131,12 @@ class Metrics:
             "key_characters_total", "Characters taken on, by the name of their API key.", ("key",)
         )
         self._keys: frozenset[str] = frozenset()
+        self._stage_duration = histogram(
+            "stage_duration_seconds", "Time per stage and request.", STAGE_BUCKETS, ("stage",)
+        )
+
+    def _register_engine(self, series: Series) -> None:
+        counter, gauge, histogram = series.counter, series.gauge, series.histogram
         self._queue_sentences = gauge("queue_sentences", "Sentences waiting.")
         self._queue_tokens = gauge("queue_tokens", "Source tokens waiting.")
         self.queue_capacity_tokens = gauge(
@@ -136,9 +156,6 @@ class Metrics:
         self._slots = gauge("decode_slots", "Decoder rows now.", ("state",))
         self._slot_steps = counter("decode_slot_steps_total", "Decoder rows times steps.", ("state",))
         self._step_duration = histogram("decode_step_duration_seconds", "One decoder step.", STEP_BUCKETS)
-        self._stage_duration = histogram(
-            "stage_duration_seconds", "Time per stage and request.", STAGE_BUCKETS, ("stage",)
-        )
         self._source_tokens_total = counter("source_tokens_total", "Source tokens read, without padding.")
         self._target_tokens_total = counter("target_tokens_total", "Target tokens produced, without padding.")
         self._source_tokens = histogram(
@@ -151,24 +168,7 @@ class Metrics:
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
         self._kv_cache = gauge("kv_cache_bytes", "Key and value caches allocated, and columns of shortlists.")
         self.kv_cache_capacity = gauge("kv_cache_capacity_bytes", "What keys and values of a model may take.")
-        self._guards = counter(
-            "guard_total", "Checks that found a translation suspicious.", ("reason", "outcome")
-        )
-        self._reloads = counter("reloads_total", "Attempts to serve another model.", ("outcome",))
-        self.ready = gauge("ready", "1 when requests are accepted.")
-        self.draining = gauge("draining", "1 when shutting down.")
         self._engine_alive = gauge("engine_alive", "1 until a worker of the engine crashes.")
-        self.event_loop_lag = histogram("event_loop_lag_seconds", "Delay of a 100 ms timer.", LAG_BUCKETS)
-        self._build_info = gauge("build_info", "Build.", ("version", "commit", "python", "onnxruntime"))
-        self._build_info.labels(
-            _version("dragoman"),
-            commit,
-            platform.python_version(),
-            _version("onnxruntime", "onnxruntime-gpu"),
-        ).set(1)
-        self.models = ModelMetrics(registry)
-        self.cache = CacheMetrics(registry)
-        self._create_labels()
 
     def _create_labels(self) -> None:
         """Create every known label, and keep the children that events are counted on: `labels` is slow."""

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits
-from server.service.text.codec import Reading, TextCodec
+from server.service.text.codec import Document, Reading, TextCodec
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.sentences import Way
@@ -144,46 +144,14 @@ class Translator:
         self.check(request.options)
         check_explanations(request.text_options, self.model.measured, samples=request.options.samples)
         size = sum(map(len, request.texts))
-        framing = self.model.manifest.framing(source, target)
-        way = Way(
-            source,
-            target,
-            framing,
-            request.options.num_hypotheses,
-            request.text_options.guard,
-            may_be_cut="max_decoding_length" in request.options.stated,
-            glossary=glossary,
-            keep=request.text_options.explains,
-        )
-        whole = self.model.manifest.segmentation == "none"
-        reading = Reading(
-            request.text_options,
-            is_html=request.is_html,
-            markup_language=request.markup_language or source,
-            whole=whole,
-        )
+        way, reading = self._plan(request, source, target, glossary)
         document = await self._offload(
             size,
             lambda: self._codec.read(request.texts, way, reading, request.options.target_prefixes),
         )
-        limits = self.limits
-        if framing.target_prefix != limits.target_prefix:
-            limits = replace(limits, target_prefix=framing.target_prefix)
         work = _Work(dict.fromkeys(("tokenize", "queue", "encode", "decode", "detokenize"), 0.0))
         work.stages_s["tokenize"] = self._clock() - started_s
-        while document.inputs:
-            options = choose_each(request.options, limits, document.inputs)
-            decoded = await self._decoder.decode(
-                request.request_id,
-                [one.ids for one in document.inputs],
-                with_token_scores(options) if request.text_options.confidence else options,
-                request.deadline_s,
-                repeatable=request.options.is_repeatable,
-            )
-            work.add(decoded)
-            decoded_s = self._clock()
-            await self._offload(size, functools.partial(document.resume, decoded.results))
-            work.stages_s["detokenize"] += self._clock() - decoded_s
+        await self._decode(request, way, document, work, size)
         texts = document.translations(request.options.num_hypotheses)
         if way.keep:
             written_s = self._clock()
@@ -204,6 +172,49 @@ class Translator:
             cached=work.cached,
             guards=document.guards,
         )
+
+    def _plan(
+        self, request: TranslationRequest, source: str, target: str, glossary: Glossary | None
+    ) -> tuple[Way, Reading]:
+        """Say how the texts of a request are read, and what becomes of their sentences."""
+        way = Way(
+            source,
+            target,
+            self.model.manifest.framing(source, target),
+            request.options.num_hypotheses,
+            request.text_options.guard,
+            may_be_cut="max_decoding_length" in request.options.stated,
+            glossary=glossary,
+            keep=request.text_options.explains,
+        )
+        reading = Reading(
+            request.text_options,
+            is_html=request.is_html,
+            markup_language=request.markup_language or source,
+            whole=self.model.manifest.segmentation == "none",
+        )
+        return way, reading
+
+    async def _decode(
+        self, request: TranslationRequest, way: Way, document: Document, work: _Work, size: int
+    ) -> None:
+        """Decode what the document asks for, until it asks for nothing more."""
+        limits, prefix = self.limits, way.framing.target_prefix
+        if prefix != limits.target_prefix:
+            limits = replace(limits, target_prefix=prefix)
+        while document.inputs:
+            options = choose_each(request.options, limits, document.inputs)
+            decoded = await self._decoder.decode(
+                request.request_id,
+                [one.ids for one in document.inputs],
+                with_token_scores(options) if request.text_options.confidence else options,
+                request.deadline_s,
+                repeatable=request.options.is_repeatable,
+            )
+            work.add(decoded)
+            decoded_s = self._clock()
+            await self._offload(size, functools.partial(document.resume, decoded.results))
+            work.stages_s["detokenize"] += self._clock() - decoded_s
 
     async def warm_up(self) -> None:
         """Get ready to translate from this event loop.
