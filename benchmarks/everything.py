@@ -20,9 +20,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import progress, results
 from benchmarks.models import CACHE, EVERY_NAME, NAMES
-from benchmarks.turns import REPOSITORY, ended_by_signals, running
+from benchmarks.peers.turns import REPOSITORY, ended_by_signals, running
+from benchmarks.reporting import progress, results
 
 PAGE = Path("docs/benchmarks.md")
 _END_TIMEOUT_S = 30.0

@@ -17,13 +17,14 @@ import threading
 import time
 from typing import Any
 
-from benchmarks import http_servers, machine, results
 from benchmarks.concurrency import sentences
-from benchmarks.contest import command_line
 from benchmarks.models import RANDOM_SIZES, prepare
-from benchmarks.progress import Progress
-from benchmarks.spread import ratios
-from benchmarks.turns import ended_by_signals
+from benchmarks.peers import http_servers
+from benchmarks.peers.contest import command_line
+from benchmarks.peers.turns import ended_by_signals
+from benchmarks.reporting import machine, results
+from benchmarks.reporting.progress import Progress
+from benchmarks.reporting.spread import ratios
 
 _ROUNDS, _QUICK_ROUNDS = 5, 2
 _THINK_S = 0.02  # between a short answer and the next short request

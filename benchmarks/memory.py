@@ -24,11 +24,11 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import vocabulary
-from benchmarks.http_servers import Server, ctranslate2, serving
+from benchmarks.inputs import vocabulary
 from benchmarks.models import CACHE, RANDOM_SIZES, SHIPPED, prepare
-from benchmarks.progress import Progress
-from benchmarks.turns import REPOSITORY
+from benchmarks.peers.http_servers import Server, ctranslate2, serving
+from benchmarks.peers.turns import REPOSITORY
+from benchmarks.reporting.progress import Progress
 from loadgen.connection import Connection, Target
 from loadgen.texts import make_bodies
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks import vocabulary
-from benchmarks.progress import Progress
-from benchmarks.random_model import Size, write_random_model
+from benchmarks.inputs import vocabulary
+from benchmarks.inputs.random_model import Size, write_random_model
+from benchmarks.reporting.progress import Progress
 
 CACHE = Path("build/bench")
 SHIPPED = Path("bundles/en-de")
@@ -41,6 +41,7 @@ CALIBRATION_LENGTHS = [2 + (7 * i) % 17 for i in range(200)]
 """Words of every sentence that a model with random weights is calibrated and judged on."""
 
 _SOURCES = ("export", "model")
+_INPUTS = Path(__file__).parent / "inputs"
 _PARITY_SENTENCES = 250
 """Of our own, on which a shipped model's export in fp16 is judged."""
 
@@ -147,7 +148,7 @@ def _write_weights(model: Model, size: Size | None, shipped: Path, report: Calla
         else:
             _recover(shipped, out)
 
-    origin = repr(size) + _hash_files([Path(__file__).parent]) if size else _hash_files([shipped], "*")
+    origin = repr(size) + _hash_files([_INPUTS]) if size else _hash_files([shipped], "*")
     once(model.huggingface, origin, write, lambda: report(f"{model.name}: writing the weights"))
     return origin
 
@@ -172,7 +173,7 @@ def _hash_files(folders: list[Path], pattern: str = "*.py") -> str:
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.glob(pattern)):
-            if folder == Path(__file__).parent and path.stem not in ("random_model", "vocabulary"):
+            if folder == _INPUTS and path.stem not in ("random_model", "vocabulary"):
                 continue
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()

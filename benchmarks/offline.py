@@ -16,8 +16,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, results
-from benchmarks.contest import (
+from benchmarks.inputs.workload import EVERY_ROW, QUICK_ROWS, Row, parse_row, sentences_of, text_name
+from benchmarks.models import Model, prepare
+from benchmarks.peers.contest import (
     DRAGOMAN_BEST,
     QUICK_ROUNDS,
     Contest,
@@ -28,12 +29,11 @@ from benchmarks.contest import (
     start_ctranslate2,
     usual,
 )
-from benchmarks.ctranslate2_search import Search, Settings
-from benchmarks.models import Model, prepare
-from benchmarks.progress import Progress
-from benchmarks.spread import ratios, spread
-from benchmarks.turns import Peer, ended_by_signals
-from benchmarks.workload import EVERY_ROW, QUICK_ROWS, Row, parse_row, sentences_of, text_name
+from benchmarks.peers.ctranslate2_search import Search, Settings
+from benchmarks.peers.turns import Peer, ended_by_signals
+from benchmarks.reporting import machine, results
+from benchmarks.reporting.progress import Progress
+from benchmarks.reporting.spread import ratios, spread
 
 _TIME_PER_ROW_S = 12.0
 _SEARCH_WEIGHT = 1.0

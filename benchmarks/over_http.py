@@ -22,13 +22,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import http_servers, machine, results, vocabulary
-from benchmarks.contest import command_line
-from benchmarks.http_servers import Server
+from benchmarks.inputs import vocabulary
+from benchmarks.inputs.workload import pick, read_text, text_name, tokenize, with_long_texts
 from benchmarks.models import RANDOM_SIZES, Model, prepare
-from benchmarks.progress import Progress
-from benchmarks.turns import Peer, ended_by_signals
-from benchmarks.workload import pick, read_text, text_name, tokenize, with_long_texts
+from benchmarks.peers import http_servers
+from benchmarks.peers.contest import command_line
+from benchmarks.peers.http_servers import Server
+from benchmarks.peers.turns import Peer, ended_by_signals
+from benchmarks.reporting import machine, results
+from benchmarks.reporting.progress import Progress
 from loadgen.summary import percentile
 
 PERCENTS = (50, 95, 99)
@@ -63,7 +65,7 @@ def texts_for(model: str, source: Path | None, count: int) -> list[str]:
 
     Args:
         model: base, tiny or default.
-        source: text for the default model, or None; see `benchmarks.workload.read_text`.
+        source: text for the default model, or None; see `benchmarks.inputs.workload.read_text`.
         count: how many.
     """
     if model in RANDOM_SIZES:
@@ -76,8 +78,8 @@ def texts_for(model: str, source: Path | None, count: int) -> list[str]:
 def keep_ending(model: Model, texts: Sequence[str], progress: Progress) -> list[str]:
     """Keep the texts whose translation by random weights ends where it should, in both systems.
 
-    The counter that ends them (`benchmarks.random_model`) fails for some: they would run to the longest
-    length, which is another in each system, and take most of the time.
+    The counter that ends them (`benchmarks.inputs.random_model`) fails for some: they would run to the
+    longest length, which is another in each system, and take most of the time.
 
     Args:
         model: with random weights.
@@ -143,7 +145,7 @@ class Load:
         """Wrap the process.
 
         Args:
-            client: runs `benchmarks.load_client`.
+            client: runs `benchmarks.peers.load_client`.
         """
         self._client = client
 
@@ -297,7 +299,7 @@ def _engine(model: Model, system: str, settings: dict[str, Any]) -> Peer:
     """Start a system without HTTP."""
     folders = json.dumps({key: str(value) for key, value in vars(model).items()})
     arguments = [system, folders, json.dumps(settings)]
-    return Peer(f"{system} without HTTP", "benchmarks.engine_process", arguments, {})
+    return Peer(f"{system} without HTTP", "benchmarks.peers.engine_process", arguments, {})
 
 
 def _one_line(found: dict[str, list[Any]]) -> str:
@@ -335,7 +337,8 @@ def main() -> None:
     variables, facts = _variables(cache), machine.describe()
     out = results.folder(cache, quick=quick) / "http.json"
     progress = Progress(len(names) * (FULL_SMALL.loads + (0 if given else _SEARCH_WEIGHT)))
-    with ended_by_signals(), contextlib.closing(Peer("client", "benchmarks.load_client", [], {})) as client:
+    peer = Peer("client", "benchmarks.peers.load_client", [], {})
+    with ended_by_signals(), contextlib.closing(peer) as client:
         load = Load(client)
         for name in names:
             shipped, keep = arguments.bundle.resolve(), arguments.keep_models

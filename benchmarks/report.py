@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plots, results, tables
-from benchmarks.losses import losses
 from benchmarks.models import CACHE, NAMES
-from benchmarks.targets import targets_table
+from benchmarks.reporting import plots, results, tables
+from benchmarks.reporting.losses import losses
+from benchmarks.reporting.targets import targets_table
 
 PARTS = ("offline", "http", "shortlist", "fairness", "roofline")
 OFFLINE_PLOT, HTTP_PLOT = "benchmarks-offline.png", "benchmarks-http.png"

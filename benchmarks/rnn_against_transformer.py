@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import results
-from benchmarks.progress import Progress
 from benchmarks.recurrence.contenders import ARCHITECTURES, CORPORA, SEEDS
 from benchmarks.recurrence.plots import draw_probes, draw_quality, draw_speed
 from benchmarks.recurrence.probes import LENGTHS, TRAINED, probe
 from benchmarks.recurrence.runs import Contest, curve
 from benchmarks.recurrence.speed import measured_speed
+from benchmarks.reporting import results
+from benchmarks.reporting.progress import Progress
 
 _OUT = Path("runs/rnn-against-transformer")
 

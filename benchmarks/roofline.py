@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine, results
+from benchmarks.inputs.workload import COUNTS, FORCED_TOKENS
 from benchmarks.models import CACHE, NAMES, RANDOM_SIZES, SHIPPED
-from benchmarks.progress import Progress
-from benchmarks.spread import spread
-from benchmarks.workload import COUNTS, FORCED_TOKENS
+from benchmarks.reporting import machine, results
+from benchmarks.reporting.progress import Progress
+from benchmarks.reporting.spread import spread
 
 _ROWS, _INNER, _COLUMNS = 512, 1024, 1024
 _READ_BYTES = 256 << 20

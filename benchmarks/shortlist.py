@@ -1,6 +1,6 @@
 """What a shortlist is worth: dragoman with and without one, CTranslate2 with its own and without, in turns.
 
-"base" with random weights and a table of candidates (see `benchmarks.candidates`), the same for both
+"base" with random weights and a table of candidates (see `benchmarks.inputs.candidates`), the same for both
 systems. CTranslate2's settings are searched for both of its ways.
 
     python -m benchmarks.shortlist [--rows base-greedy-64,base-beam4-32] [--quick]
@@ -14,8 +14,10 @@ import os
 import sys
 from typing import Any
 
-from benchmarks import candidates, machine, results
-from benchmarks.contest import (
+from benchmarks.inputs import candidates
+from benchmarks.inputs.workload import FORCED_TOKENS, Row, parse_row
+from benchmarks.models import RANDOM_SIZES, Model, prepare
+from benchmarks.peers.contest import (
     DRAGOMAN_BEST,
     QUICK_ROUNDS,
     Contest,
@@ -26,12 +28,11 @@ from benchmarks.contest import (
     start_ctranslate2,
     usual,
 )
-from benchmarks.ctranslate2_search import Search, Settings
-from benchmarks.models import RANDOM_SIZES, Model, prepare
-from benchmarks.progress import Progress
-from benchmarks.spread import ratios
-from benchmarks.turns import Peer, ended_by_signals
-from benchmarks.workload import FORCED_TOKENS, Row, parse_row
+from benchmarks.peers.ctranslate2_search import Search, Settings
+from benchmarks.peers.turns import Peer, ended_by_signals
+from benchmarks.reporting import machine, results
+from benchmarks.reporting.progress import Progress
+from benchmarks.reporting.spread import ratios
 
 ROWS, QUICK_ROWS = "base-greedy-64,base-beam4-32", "base-greedy-64"
 _BUDGET_S = 20.0
@@ -77,7 +78,7 @@ def measure(
     Args:
         models: with candidates, and as it is.
         row: which.
-        kind: of `benchmarks.candidates.KINDS`.
+        kind: of `benchmarks.inputs.candidates.KINDS`.
         settings: of CTranslate2 with its map and without.
         arguments: of the command line.
     """

@@ -11,7 +11,7 @@ from typing import Literal
 import hypothesis
 import pytest
 
-from tests.examples import examples
+from tests.support.examples import examples
 
 # A busy machine is no error. (If CI is set, hypothesis has its own profile: no deadline, no random draws.)
 hypothesis.settings.register_profile("patient", deadline=None, max_examples=examples(100))
@@ -59,14 +59,14 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained-for-nothing model of a few thousand parameters, as `dragoman train` would leave it."""
-    from tests import factories
+    from tests.support import factories
 
     return made_once(tmp_path_factory, "checkpoint", factories.tiny_checkpoint)
 
 
 def tiny_bundle_of(factory: pytest.TempPathFactory, checkpoint: Path, precision: Precision) -> Path:
     """The tiny model as a bundle. Read only: copy it before changing anything."""
-    from tests import factories
+    from tests.support import factories
 
     return made_once(
         factory, precision, lambda folder: factories.tiny_bundle(folder, checkpoint, precision=precision)

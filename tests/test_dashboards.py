@@ -15,7 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.service.clients.api_keys import ClientLimits, key_line
-from tests.server_process import serving
+from tests.support.server_process import serving
 
 WITH_PROMTOOL = pytest.mark.skipif(
     not shutil.which("promtool") and "CI" not in os.environ, reason="promtool is not installed"

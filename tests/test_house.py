@@ -45,7 +45,7 @@ def test_no_file_is_longer_than_a_head_holds(repository: Path) -> None:
 def test_no_room_holds_more_files_than_a_look_takes_in(repository: Path) -> None:
     rooms = Counter(
         str(path.parent.relative_to(repository))
-        for path in sources(repository, *PACKAGES)
+        for path in sources(repository, *TREES)
         if path.name != "__init__.py"
     )
     assert {room: files for room, files in rooms.items() if files > MAX_FILES} == {}

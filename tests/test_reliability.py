@@ -7,7 +7,7 @@ from pathlib import Path
 
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 PROMISES, INPUTS = 30, 64
-CASES = Path("tests/e2e/test_bad_inputs.py")
+CASES = Path("tests/e2e/wire/test_bad_inputs.py")
 CASE_TEST = "test_a_bad_input_has_a_defined_answer"
 
 

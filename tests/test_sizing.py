@@ -11,7 +11,7 @@ from export.bundle import load_manifest
 from server.engine.kv_cache.budget import USUAL_ROWS, Capacity, cache_bytes, largest_request_bytes
 from server.engine.limits import EngineLimits
 from server.runtime.model_runtime import ModelRuntime
-from tests.server_process import serving
+from tests.support.server_process import serving
 
 LINE = re.compile(r"^ +([\d, x()+]+) = ([\d,]+)( |$)", re.MULTILINE)
 SENTENCES = [f"The cat sees {n} birds in the garden." for n in range(3)]

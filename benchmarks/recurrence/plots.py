@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import pyplot, save
 from benchmarks.recurrence.contenders import ARCHITECTURES
 from benchmarks.recurrence.probes import TRAINED
+from benchmarks.reporting.plots import pyplot, save
 
 _COLORS = {"transformer": "#c0392b", "rnn": "#2c3e50"}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import vocabulary
+from benchmarks.inputs import vocabulary
+from benchmarks.inputs.random_model import Size, write_random_model
 from benchmarks.models import Model, convert
-from benchmarks.random_model import Size, write_random_model
 
 SIZE = Size(encoder_layers=1, decoder_layers=1, d_model=256, ffn_dim=512, heads=4, vocabulary=1000)
 

@@ -12,13 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import ctranslate2_search, everything, progress, results
-from benchmarks.contest import start_ctranslate2
-from benchmarks.ctranslate2_search import Search, Settings, candidates
+from benchmarks import everything
 from benchmarks.everything import PARTS, arguments_of, expected_s, minutes
+from benchmarks.inputs.workload import Row
 from benchmarks.models import Model
-from benchmarks.turns import Peer
-from benchmarks.workload import Row
+from benchmarks.peers import ctranslate2_search
+from benchmarks.peers.contest import start_ctranslate2
+from benchmarks.peers.ctranslate2_search import Search, Settings, candidates
+from benchmarks.peers.turns import Peer
+from benchmarks.reporting import progress, results
 from tests.benchmarks import measured
 
 

@@ -14,7 +14,7 @@ from benchmarks.recurrence.runs import equal_time_updates
 from benchmarks.rnn_against_transformer import main
 from model.checkpoint import Checkpoint, CheckpointConfig, new_model
 from model.config import TransformerConfig
-from tests.toy_training import write_corpus
+from tests.support.toy_training import write_corpus
 
 
 @pytest.mark.parametrize("name", CORPORA)

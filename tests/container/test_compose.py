@@ -158,7 +158,7 @@ def test_has_no_rights(stack: Stack, service: str) -> None:
 
 
 def test_clients_come_through_nginx(stack: Stack) -> None:
-    """What nginx does in detail is in `tests/e2e/test_nginx.py`; here it is the container's."""
+    """What nginx does in detail is in `tests/e2e/wire/test_nginx.py`; here it is the container's."""
     fields = {"q": SENTENCES[0], "source": "en", "target": "de"}
     through = httpx.post(f"{stack.nginx}/translate", json=fields, timeout=30)
     assert (through.status_code, through.json()["translatedText"]) == (200, stack.translate(SENTENCES[0]))

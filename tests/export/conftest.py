@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import factories
 from tests.export.small_model import SmallModel, small_model
 from tests.integration.marian import learn_pieces, write_marian
+from tests.support import factories
 
 
 @pytest.fixture(scope="session")

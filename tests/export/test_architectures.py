@@ -17,7 +17,7 @@ from export.shortlist.build import shortlist_bundle
 from model.checkpoint import CheckpointError, load_checkpoint, model_tensors
 from model.pruning.prune import prune_checkpoint
 from server.runtime.model_runtime import ModelRuntime
-from tests import factories
+from tests.support import factories
 
 T5 = {
     "norm_kind": "rms",

@@ -13,9 +13,9 @@ from export.convert.huggingface_files import HuggingFaceError
 from export.convert.import_command import ImportNames, import_checkpoint
 from model.checkpoint import CheckpointError, load_checkpoint
 from model.tokenizer import TokenizerError
-from tests import factories
-from tests.bundle_fuzzer import flipped, shortened, with_other_fields
 from tests.integration.marian import learn_pieces, write_marian
+from tests.support import factories
+from tests.support.bundle_fuzzer import flipped, shortened, with_other_fields
 
 REFUSALS = (CheckpointError, HuggingFaceError, TokenizerError)
 Read = Callable[[Path], object]

@@ -13,7 +13,7 @@ from dragoman import app
 from export.bundle import load_manifest, verify_bundle
 from export.card import About
 from export.pipeline import ExportOptions
-from tests import factories
+from tests.support import factories
 
 
 def invoke(*arguments: str | Path) -> Any:

@@ -25,7 +25,7 @@ from export.quality_gates import GateError
 from model.checkpoint import CheckpointError, load_checkpoint
 from model.evaluation.scoring import Score
 from model.tokenizer import Tokenizer
-from tests import factories
+from tests.support import factories
 
 
 @functools.cache

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import factories
 from tests.integration.marian import learn_pieces
+from tests.support import factories
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from loadgen.connection import Target, TargetError
 from loadgen.generator import Generator, Plan, arrival_times
 from loadgen.samples import ANSWERED, Samples
 from loadgen.texts import make_bodies
-from tests.known_server import KnownServer, serving
-from tests.server_process import free_port
+from tests.support.known_server import KnownServer, serving
+from tests.support.server_process import free_port
 
 
 @pytest.fixture

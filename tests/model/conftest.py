@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toy_training import write_corpus, write_recipe
+from tests.support.toy_training import write_corpus, write_recipe
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from model.cleaning.plan import load_plan
 from model.recipe import RecipeError, load_recipe
-from tests.toy_training import write_recipe
+from tests.support.toy_training import write_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 PLANS = sorted(RECIPES.glob("*.corpus.toml"))

@@ -1,7 +1,7 @@
 """Thousands of bundles damaged by chance: each is refused with one line, or translates as it should.
 
 A process does it, and this one watches: a crash of native code or a load that does not end is a failure with
-the seed that repeats it (`python -m tests.bundle_fuzzer BUNDLE SEED 1`).
+the seed that repeats it (`python -m tests.support.bundle_fuzzer BUNDLE SEED 1`).
 """
 
 import queue
@@ -20,10 +20,10 @@ from export.bundle import BundleError
 from export.convert.import_command import ImportNames, import_model
 from export.shortlist.build import shortlist_bundle
 from model.tokenizer import Tokenizer
-from tests import factories
-from tests.bundle_fuzzer import Fuzzer
 from tests.integration.hugging_face import fp32_options
 from tests.integration.marian import learn_pieces, write_marian
+from tests.support import factories
+from tests.support.bundle_fuzzer import Fuzzer
 
 # Whose weights or graph were changed and hashed anew, or who may write other tokens, is another model, which
 # no hash can tell.
@@ -39,7 +39,9 @@ def fuzz(bundle: Path, directory: Path, first: int, count: int) -> Counter[str]:
     """
     copy = Path(shutil.copytree(bundle, directory / f"bundle-{first}"))
     return watch(
-        [sys.executable, "-m", "tests.bundle_fuzzer", str(copy), str(first), str(count)], directory, count
+        [sys.executable, "-m", "tests.support.bundle_fuzzer", str(copy), str(first), str(count)],
+        directory,
+        count,
     )
 
 

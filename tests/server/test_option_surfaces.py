@@ -19,7 +19,7 @@ from server.service.request_limits import RequestLimits
 from server.service.text.options import TEXT_OPTIONS
 from server.service.translation.decoding_options import choose_options
 from server.service.translation.request import RequestedOptions
-from tests.options_table import TABLES, table, written
+from tests.support.options_table import TABLES, table, written
 
 ROOT = Path(__file__).parents[2]
 LIMITS = RequestLimits(1, 10, 20, 12, 100, 1, 8, (1, 2, 4, 8))
@@ -74,7 +74,7 @@ def test_the_command_has_a_flag_for_every_option() -> None:
 
 def test_the_documents_have_a_row_for_every_option() -> None:
     for file, options in TABLES.items():
-        remedy = f"{file.name} is not what the options are defined as; run python -m tests.options_table"
+        remedy = f"{file.name} differs from the options; run python -m tests.support.options_table"
         assert written(file.read_text(encoding="utf-8")) == table(options), remedy
 
 

@@ -31,9 +31,9 @@ from model.data.batching import pad_rows
 from model.evaluation.evaluation import greedy_decode
 from model.transformer import Transformer
 from server.engine.options import DecodingOptions
-from tests import factories
 from tests.integration.hugging_face import Served, fp32_options
 from tests.integration.marian import learn_pieces, write_marian
+from tests.support import factories
 
 NAMES = ImportNames(sources=["en"], targets=["de"])
 QUIET: Any = lambda line: None  # noqa: E731

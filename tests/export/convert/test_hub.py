@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from model.checkpoint import load_checkpoint
-from tests.export.hub import Hub
-from tests.listening import listening
+from tests.export.fetch.hub import Hub
+from tests.support.listening import listening
 
 NAME = "Helsinki-NLP/opus-mt-en-de"
 NEEDLESS = ("tf_model.h5", "rust_model.ot", "flax_model.msgpack", "run.py", ".gitattributes")

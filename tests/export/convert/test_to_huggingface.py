@@ -11,7 +11,7 @@ from export.convert.huggingface_files import HuggingFaceError
 from export.convert.to_huggingface import choose_class, write_huggingface
 from model.checkpoint import CheckpointConfig, load_checkpoint
 from model.transformer import Transformer
-from tests import factories
+from tests.support import factories
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from export.fetch import download as module
 from export.fetch.download import FetchError, download, read_small
-from tests.export.mirror import Mirror
-from tests.listening import listening
+from tests.export.fetch.mirror import Mirror
+from tests.support.listening import listening
 
 CONTENT = random.Random(0).randbytes(400_000)
 

@@ -8,10 +8,10 @@ import pytest
 import zstandard
 
 from model.checkpoint import load_checkpoint
-from tests.export.hub import Hub
-from tests.export.mirror import Mirror
-from tests.export.network import Network
-from tests.export.remote_settings import (
+from tests.export.fetch.hub import Hub
+from tests.export.fetch.mirror import Mirror
+from tests.export.fetch.network import Network
+from tests.export.fetch.remote_settings import (
     FIREFOX,
     FIREFOX_FILES,
     RECORDS,
@@ -19,7 +19,7 @@ from tests.export.remote_settings import (
     record,
     serve_firefox,
 )
-from tests.listening import listening
+from tests.support.listening import listening
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from ctranslate2.converters import TransformersConverter
 
 from export.bundle import verify_bundle
 from model.checkpoint import load_checkpoint
-from tests.export.hub import Hub
-from tests.export.mirror import Mirror
-from tests.export.network import NOWHERE, Network
-from tests.export.remote_settings import firefox_records, serve_firefox
-from tests.listening import listening
+from tests.export.fetch.hub import Hub
+from tests.export.fetch.mirror import Mirror
+from tests.export.fetch.network import NOWHERE, Network
+from tests.export.fetch.remote_settings import firefox_records, serve_firefox
+from tests.support.listening import listening
 
 NAME = "Helsinki-NLP/opus-mt-en-de"
 

@@ -14,7 +14,7 @@ from export.graph.onnx_export import export_decoder
 from export.int8.quantize import quantize_graph
 from model.transformer import Transformer
 from tests.export.small_model import small_model
-from tests.factories import tiny_config
+from tests.support.factories import tiny_config
 
 
 def structure(model: onnx.ModelProto) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from export.graph.runner import open_session
 from export.graph.shared_weights import save_graphs
 from export.int8.quantize import ActivationRange, quantize_graph
 from model.transformer import Transformer
-from tests.factories import tiny_config
+from tests.support.factories import tiny_config
 
 
 def product(weight: TensorProto, rows: int) -> onnx.ModelProto:

@@ -25,7 +25,7 @@ from export.graph.runner import GraphRunner
 from export.int8.calibration import calibrate
 from export.quality_gates import MAX_LOGIT_DIFFERENCE, GateError, check_parity, is_batch_invariant
 from model.transformer import Transformer
-from tests.factories import tiny_config
+from tests.support.factories import tiny_config
 
 START, EOS, PAD = 2, 3, 0
 VOCABULARY = 70

@@ -150,7 +150,7 @@ def test_a_graph_that_is_right_for_one_sentence_only_is_found_out(tiny_bundle_in
 def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests import factories
+    from tests.support import factories
 
     monkeypatch.setattr(build, "is_same_in_multi_step", lambda *_: False)
     bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
@@ -217,7 +217,7 @@ def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8
 def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests import factories
+    from tests.support import factories
 
     monkeypatch.setattr(GraphRunner, "agrees_in_beams", lambda *_: False)
     bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, precision="int8")
@@ -231,7 +231,7 @@ def test_only_the_widths_that_are_named_get_one(
     tiny_checkpoint: Path, tmp_path: Path, asked: list[int] | None, made: list[str]
 ) -> None:
     """The tiny model is meant for greedy search, so by default there is none."""
-    from tests import factories
+    from tests.support import factories
 
     bundle = factories.tiny_bundle(tmp_path, tiny_checkpoint, "int8", multi_step_widths=asked)
     graphs = verify_bundle(bundle).graphs
@@ -240,7 +240,7 @@ def test_only_the_widths_that_are_named_get_one(
 
 
 def test_a_width_without_a_decoder_is_refused(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    from tests import factories
+    from tests.support import factories
 
     with pytest.raises(ExportError, match="--multi-step-widths: beam width 3 has no decoder graph"):
         factories.tiny_bundle(tmp_path, tiny_checkpoint, "int8", multi_step_widths=[2, 3])

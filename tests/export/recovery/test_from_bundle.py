@@ -20,7 +20,7 @@ from export.convert.vocabularies.vocabulary import ImportNames
 from export.pipeline import ExportOptions, export_bundle
 from export.recovery.from_bundle import RecoveryError, recover_checkpoint
 from model.checkpoint import load_checkpoint, model_tensors
-from tests import factories
+from tests.support import factories
 
 
 def _integers(bundle: Path) -> dict[str, NDArray[Any]]:

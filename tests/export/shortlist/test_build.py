@@ -23,7 +23,7 @@ from export.shortlist.graphs import COLUMN_INPUTS, ShortlistError
 from export.shortlist.lexical_table import Candidates, LexicalTable
 from export.shortlist.vmap import write_vmap
 from model.tokenizer import Tokenizer
-from tests import factories
+from tests.support import factories
 
 
 def digests(directory: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Marian's binary shortlist. That it is read as Marian does: `tests/integration/test_firefox_models.py`."""
+"""Marian's binary shortlist. That it is read as Marian does is tested with Firefox's models."""
 
 import re
 import struct

@@ -17,7 +17,7 @@ from export.shortlist.lexical_table import LexicalTable
 from export.shortlist.marian import MAGIC
 from export.shortlist.vmap import write_vmap
 from model.tokenizer import Tokenizer
-from tests import factories
+from tests.support import factories
 
 
 def invoke(*arguments: str | Path) -> Any:

@@ -14,7 +14,7 @@ from export.lexicon import Lexicon, Table
 from export.text_measures.attention import sure_links
 from export.text_measures.learn_lexicon import LexiconTexts, MeasureError
 from export.text_measures.measure import MeasureOptions, measure_bundle
-from tests import factories
+from tests.support import factories
 
 
 def test_attention_is_added_alone(tiny_bundle_int8: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from export.text_measures import confidence as fitting
 from export.text_measures.confidence import Observations, card_section, fit_confidence, isotonic, reliability
 from export.text_measures.learn_lexicon import LexiconTexts, MeasureError
 from export.text_measures.measure import MeasureOptions, measure_bundle
-from tests import factories
+from tests.support import factories
 
 
 def nearest_rising(values: list[float]) -> list[float]:

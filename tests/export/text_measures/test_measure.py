@@ -21,7 +21,7 @@ from export.text_measures.measure import (
     measure_bundle,
 )
 from model.tokenizer import Tokenizer
-from tests import factories
+from tests.support import factories
 
 
 def digests(directory: Path) -> dict[str, str]:

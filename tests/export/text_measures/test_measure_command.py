@@ -15,7 +15,7 @@ from export.bundle import load_manifest, verify_bundle
 from export.pipeline import ExportOptions
 from export.text_measures.learn_lexicon import LexiconTexts
 from export.text_measures.measure import MeasureOptions
-from tests import factories
+from tests.support import factories
 
 
 def invoke(*arguments: str | Path) -> Any:

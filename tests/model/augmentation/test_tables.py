@@ -14,7 +14,7 @@ from model.data.tokenization import made_from
 from model.recipe import Recipe, load_recipe
 from model.tokenizer import Tokenizer
 from model.vocabulary.learning import train_sentencepiece
-from tests.toy_training import write_corpus, write_recipe
+from tests.support.toy_training import write_corpus, write_recipe
 
 AUGMENT = """
 [augment]

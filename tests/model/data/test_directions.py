@@ -15,7 +15,7 @@ from model.recipe import RecipeError, load_recipe
 from model.training.trainer import Trainer
 from server.errors import UnsupportedLanguageError
 from server.service.translation.file_translation import translate_lines
-from tests.toy_training import PAIRS, write_corpus, write_recipe
+from tests.support.toy_training import PAIRS, write_corpus, write_recipe
 
 NUMBERS = {word: f"n{number}" for number, word in enumerate(PAIRS)}
 """A second target language of the toy: every word is a number."""

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import dragoman
 from model.evaluation.evaluation import checkpoint_translator
 from model.training.trainer import Trainer
-from tests.toy_training import write_corpus, write_recipe
+from tests.support.toy_training import write_corpus, write_recipe
 
 
 @pytest.fixture

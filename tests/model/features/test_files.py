@@ -11,7 +11,7 @@ from model.data.corpus import CorpusError, DescribedFeatures, read_lines, read_p
 from model.features.files import FeaturesError, read_features, write_features
 from model.recipe import RecipeError, load_recipe
 from model.training.trainer import Trainer
-from tests.toy_features import RECIPE, SIZE, write_corpus
+from tests.support.toy_features import RECIPE, SIZE, write_corpus
 
 SEQUENCES = [np.full((length, 2), length, np.float32) for length in (3, 1, 2)]
 

@@ -26,7 +26,7 @@ from model.pruning.prune import prune_checkpoint, pruned_tensors
 from model.pruning.shape import Kept, choose, pruned_config
 from model.transformer import Transformer
 from server.service.translation.file_translation import translate_lines
-from tests import factories
+from tests.support import factories
 
 
 def make_model(**changes: object) -> Transformer:

@@ -11,7 +11,7 @@ from model.pruning.vocabulary import Trimmed, trim_vocabulary
 from model.tokenizer import Tokenizer
 from model.vocabulary.learning import train_sentencepiece
 from model.vocabulary.trimming import needed_pieces, read_pieces, trimmed_pieces
-from tests import factories
+from tests.support import factories
 
 
 def write(path: Path, lines: list[str]) -> Path:

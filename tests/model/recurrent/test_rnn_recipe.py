@@ -14,7 +14,7 @@ from model.recipe import RecipeError
 from model.recurrent.rnn import Rnn
 from model.training.averaging import average_checkpoints
 from model.training.trainer import Trainer
-from tests.toy_training import losses
+from tests.support.toy_training import losses
 
 TRANSFORMER = """encoder_heads = 2
 decoder_heads = 2

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from model.checkpoint import load_checkpoint
-from tests.toy_training import losses
+from tests.support.toy_training import losses
 
 NETWORK_FAULTS = ("EADDRINUSE", "DistNetworkError", "connectFullMesh")
 OPTIONS = {"max_updates": 60, "validate_every": 20, "batch_tokens": 60, "accumulate": 2}

@@ -11,7 +11,7 @@ import dragoman
 from model.data.corpus import CorpusError
 from model.training import trainer as module
 from model.training.trainer import Trainer
-from tests.toy_training import losses
+from tests.support.toy_training import losses
 
 AUGMENT = "\n[augment]\nmask_share = 0.5\njoin_share = 0.3\nvariants = 2\n"
 

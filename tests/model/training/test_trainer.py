@@ -18,7 +18,7 @@ from model.checkpoint import CheckpointError, load_checkpoint
 from model.evaluation.evaluation import translate
 from model.recipe import RecipeError
 from model.training.trainer import Trainer
-from tests.toy_training import PAIRS, losses, write_corpus
+from tests.support.toy_training import PAIRS, losses, write_corpus
 
 
 def test_learns_the_toy_language_and_averages(recipe: Callable[..., Path], tmp_path: Path) -> None:

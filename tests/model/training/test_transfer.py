@@ -14,7 +14,7 @@ from model.checkpoint import Checkpoint, CheckpointError, load_checkpoint, model
 from model.recipe import RecipeError, load_recipe
 from model.training.trainer import Trainer
 from model.training.transfer import kept_layers, shrunk_tensors, spelling
-from tests.toy_training import losses
+from tests.support.toy_training import losses
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from model.recipe import RecipeError, load_recipe
 from model.training.trainer import Trainer
-from tests.toy_training import write_corpus, write_recipe
+from tests.support.toy_training import write_corpus, write_recipe
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from server.errors import DeadlineExceededError, InferenceError, QueueFullError,
 from server.metrics.registry import Metrics
 from server.service.clients.api_keys import ClientLimits, key_line
 from server.settings import Settings
-from tests.examples import examples
 from tests.server.api.test_app import FIELDS, assert_error, eventually, value
 from tests.server.api.test_fuzz import VALUES
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
+from tests.support.examples import examples
 
 KEY, LIMITED, SHORT = "dgm_first", "dgm_limited", "dgm_short"
 # A new route is open or not: state it here and in docs/operations.md.

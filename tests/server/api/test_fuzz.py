@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from server.app import create_app
 from server.settings import Settings
-from tests.examples import examples
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
+from tests.support.examples import examples
 
 SETTINGS = Settings(close_timeout_s=1)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30)

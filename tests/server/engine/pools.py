@@ -22,7 +22,7 @@ from server.engine.worker.loop import Worker
 from server.runtime.sessions import Runtime
 from tests.server.engine import slow
 from tests.server.engine.fakes import FakeRuntime, babble, recite
-from tests.server_process import wait_for
+from tests.support.server_process import wait_for
 
 WAIT_S = 20.0
 

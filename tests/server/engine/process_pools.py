@@ -15,7 +15,7 @@ from server.engine.limits import EngineLimits
 from server.engine.observer import NullObserver
 from tests.server.engine import process_models
 from tests.server.engine.fakes import Language, recite
-from tests.server_process import wait_for
+from tests.support.server_process import wait_for
 
 MakePool = Callable[..., Dispatcher]
 

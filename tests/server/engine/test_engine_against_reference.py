@@ -12,10 +12,10 @@ from server.engine.options import DecodingOptions, fit_together
 from server.engine.sequence import Sequence as Sentence
 from server.engine.sequence import SequenceResult
 from server.errors import AbortedError
-from tests.examples import examples
 from tests.server.engine import slow
 from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import FakeRuntime, babble, sentence
+from tests.support.examples import examples
 
 LIMIT = 80
 

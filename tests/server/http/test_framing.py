@@ -17,7 +17,7 @@ from server.errors import BodyTooLargeError, DragomanError
 from server.http.errors import AmbiguousFramingError, HeadersTooLargeError
 from server.http.framing import MAX_HEAD_BYTES, Framing
 from server.http.protocol import BoundedProtocol, ConnectionBounds
-from tests.examples import examples
+from tests.support.examples import examples
 
 BODY = b'{"q":"Hello there."}'
 HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

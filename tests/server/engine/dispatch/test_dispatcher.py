@@ -40,7 +40,7 @@ from tests.server.engine.pools import (
     tokens,
 )
 from tests.server.engine.process_pools import MakePool, Witness, forked, loop, make_pool
-from tests.server_process import wait_for
+from tests.support.server_process import wait_for
 
 __all__ = ["loop", "make_pool"]
 

@@ -13,7 +13,7 @@ from server.errors import EngineDeadError
 from tests.server.engine import process_models
 from tests.server.engine.pools import WAIT_S, tokens
 from tests.server.engine.process_pools import MakePool, forked, loop, make_pool
-from tests.server_process import wait_for
+from tests.support.server_process import wait_for
 
 __all__ = ["loop", "make_pool"]
 

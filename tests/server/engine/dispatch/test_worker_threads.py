@@ -31,7 +31,7 @@ from tests.server.engine.pools import (
     make_pool,
     tokens,
 )
-from tests.server_process import wait_for
+from tests.support.server_process import wait_for
 
 __all__ = ["make_pool"]
 

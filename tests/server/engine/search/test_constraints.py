@@ -12,7 +12,7 @@ from server.engine.search.beam import BeamSearch
 from server.engine.search.candidate_ids import CandidateIds
 from server.engine.search.constraints import Constraints, repeated
 from server.engine.search.greedy import GreedySearch
-from tests.examples import examples
+from tests.support.examples import examples
 
 EOS, VOCABULARY = 1, 30
 

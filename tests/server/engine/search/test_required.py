@@ -14,8 +14,8 @@ from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
 from server.engine.search.greedy import GreedySearch
 from server.engine.search.search import Search, SearchResult
 from server.errors import InvalidOptionError
-from tests.examples import examples
 from tests.server.engine.slow import occurrences
+from tests.support.examples import examples
 
 EOS, VOCABULARY = 1, 14
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from server.engine.search.log_sum_exp import LANES
 from server.engine.shortlist.projection_columns import ProjectionColumns, most_bytes, padded_columns
 from server.errors import InferenceError
-from tests.examples import examples
+from tests.support.examples import examples
 
 WIDTH, VOCABULARY, PLACES = 8, 900, 6
 WEIGHTS = np.random.default_rng(0).integers(-100, 100, (VOCABULARY, WIDTH)).astype(np.int8)

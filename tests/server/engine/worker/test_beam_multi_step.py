@@ -12,7 +12,6 @@ from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
 from server.engine.worker import batch
 from server.errors import DragomanError, InferenceError
-from tests.examples import examples
 from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
     VOCABULARY,
@@ -21,6 +20,7 @@ from tests.server.engine.fakes import (
     recite,
     sentence,
 )
+from tests.support.examples import examples
 
 Sources = list[tuple[int, ...]]
 

@@ -14,7 +14,6 @@ from server.engine.sequence import Outcome, SequenceResult
 from server.engine.worker import batch
 from server.engine.worker.engine import MULTI_STEP_S
 from server.errors import AbortedError, InferenceError
-from tests.examples import examples
 from tests.server.engine.bench import Bench
 from tests.server.engine.fakes import (
     FakeGreedyMultiStep,
@@ -25,6 +24,7 @@ from tests.server.engine.fakes import (
     sentence,
 )
 from tests.server.engine.pools import thread_engine
+from tests.support.examples import examples
 
 
 class Lone:

@@ -18,9 +18,9 @@ from server.runtime.device.device import DeviceTensor, OnnxDevice, cuda
 from server.runtime.device.kv_cache import DeviceCaches
 from server.runtime.device.ranker import DeviceRanker
 from server.runtime.model_spec import ModelSpec
-from tests.examples import examples
 from tests.server.engine.fakes import VOCABULARY, spec
 from tests.server.runtime.devices import CPU_AS_DEVICE, EACH_DEVICE, device_named
+from tests.support.examples import examples
 
 
 def upload(device: OnnxDevice, array: np.ndarray) -> DeviceTensor:

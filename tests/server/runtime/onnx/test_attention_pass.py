@@ -12,7 +12,7 @@ from export.bundle import Manifest
 from export.text_measures.measure import measure_bundle
 from server.errors import InferenceError
 from server.runtime.onnx.attention_pass import AttentionPass
-from tests import factories
+from tests.support import factories
 
 PAIRS = [([5, 9, 7, 3], [6, 8]), ([7, 3], [9]), ([5] * 30 + [3], [4] * 29), ([8, 8, 3], [5, 6, 7, 8, 9])]
 

@@ -18,8 +18,8 @@ from server.service.text.model_text import Measured, ModelText
 from server.service.text.segment import Segment, Span, Tag
 from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
 from server.service.text.truecasing import Truecaser
-from tests.examples import examples
 from tests.server.fake_engine import EOS_ID, FakeTokenizer
+from tests.support.examples import examples
 
 WAY = Way("en", "de", Framing((), (EOS_ID,), ()))
 OFF = replace(WAY, guard="off")

@@ -15,8 +15,8 @@ from server.service.translation.file_route import FileLeg, FileTranslator, choos
 from server.service.translation.file_translation import LineError, LineOptions
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
-from tests.factories import renamed
 from tests.server.fake_engine import FakeEngine, served_model
+from tests.support.factories import renamed
 
 GERMAN = "Der Bus fährt heute nicht über den Marktplatz.\n"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.glossary import read_aligner
+from benchmarks.text.glossary import read_aligner
 from server.service.text.glossary.entries import Glossary, make_entry
 from server.service.text.glossary.substitution import Substituted, TermAligner, TermSubstitution
 from server.service.text.protection.alignment import WordAligner

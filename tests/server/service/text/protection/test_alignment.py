@@ -16,7 +16,7 @@ from export.text_measures.learn_lexicon import learn_lexicon
 from model.tokenizer import Tokenizer
 from model.vocabulary.learning import train_sentencepiece
 from server.service.text.protection.alignment import MAX_PAIRS, WordAligner
-from tests import factories
+from tests.support import factories
 
 CHECKED = """
 the red car is very fast | das rote Auto ist sehr schnell

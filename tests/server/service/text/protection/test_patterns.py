@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from server.service.text.protection.patterns import compile_protected, find_numbers, find_spans
 from server.service.text.segment import Segment, Span
-from tests.examples import examples
+from tests.support.examples import examples
 
 PLACEHOLDERS = (
     "{name}", "{0}", "{}", "{{x}}", "{{ user.name }}", "{{{x}}}", "${x}", "#{x}", "%{x}", "%s", "%1$s",

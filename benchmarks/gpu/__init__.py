@@ -1,0 +1,1 @@
+"""dragoman beside CTranslate2 and transformers on a GPU."""

@@ -1,0 +1,1 @@
+"""What is translated: random models, their language, and the texts."""

@@ -1,0 +1,1 @@
+"""Results: kept, summed up, written as tables and pictures."""

@@ -1,0 +1,1 @@
+"""What the text layer keeps, finds and costs, on real sentences."""

@@ -1,0 +1,1 @@
+"""How fast training is, and models that are trained to be measured."""
