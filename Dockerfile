@@ -1,4 +1,4 @@
-# The serving image: Python, the server's locked dependencies, the server, one bundle. No torch, no onnx, no pip.
+# The serving image: Python, the server's locked dependencies, the server, the shipped bundles. No torch, no onnx, no pip.
 #   docker build --tag dragoman .                        CPU
 #   docker build --tag dragoman:gpu --build-arg RUNTIME=gpu .   CUDA (run it with --gpus all)
 ARG PYTHON_IMAGE=python:3.12-slim

@@ -34,7 +34,7 @@ help: ## Show this list
 serve: $(VENV)/.serving ## Serve the shipped models on 127.0.0.1:8000
 	$(BIN)/dragoman serve $(BUNDLE) $(ARGS)
 
-test: $(VENV)/.everything ## Run every test
+test: $(VENV)/.everything ## Run the tests, but for exhaustive ones
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --durations 10 $(ARGS)
 
 check: $(VENV)/.everything ## Formatting, lint, types, layers

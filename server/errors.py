@@ -2,8 +2,8 @@
 
 Each class has a constant `reason`, a snake_case word that travels to the client as the `code` of the error
 body and to the metrics as a label. How a reason becomes an HTTP status is decided in one table of
-`server.api`; nothing here knows HTTP. Messages are written for the person who sent the request and never hold
-the text to translate.
+`server.http.errors`; nothing here knows HTTP. Messages are written for the person who sent the request and
+never hold the text to translate.
 
     DragomanError
       |- InvalidRequestError        invalid_request         a field is missing or out of range
@@ -30,6 +30,7 @@ the text to translate.
       |- UnknownModelError         unknown_model           an operator names a model that is not served
       |- ReloadInProgressError      reload_in_progress      one at a time
       |- BundleRefusedError         bundle_refused          a reload found a bundle that cannot be served
+      |- GlossaryRefusedError       glossary_refused        a reload found a glossary that cannot be used
       |- ReloadFailedError          reload_failed           the new model could not be started
       |- AbortedError               aborted                 the client went away
       |- SettingError               internal                a setting that cannot work with this bundle
@@ -175,7 +176,7 @@ class OutOfMemoryError(UnavailableError):
 
 
 class EngineDeadError(UnavailableError):
-    """A worker thread crashed; only a restart brings the engine back."""
+    """Lost workers cannot be replaced; only a restart brings the engine back."""
 
     reason = "engine_dead"
 

@@ -54,9 +54,3 @@ class TextMeasures(Part):
     lost_characters: str = Field(
         default="", description="characters with a piece of their own that seldom come out"
     )
-
-    def masks_for(self, spans: int) -> tuple[Mask, ...]:
-        """Order the masks for a sentence with so many spans, the best one first."""
-        if spans < 2:
-            return self.masks
-        return tuple(sorted(self.masks, key=lambda mask: -mask.both_copied))

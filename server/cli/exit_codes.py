@@ -12,8 +12,8 @@ EXIT_CODES = {
     0: "done; for serve: drained after SIGTERM or Ctrl-C",
     EXIT_FAILED: "the work failed, or a quality gate refused the result",
     EXIT_USAGE: "wrong usage or setting",
-    EXIT_BAD_BUNDLE: "a bundle was refused",
-    EXIT_WORKERS_LOST: "serve: three engine workers died within a minute",
+    EXIT_BAD_BUNDLE: "a bundle was refused, or at a reload a glossary",
+    EXIT_WORKERS_LOST: "serve: engine workers were lost and cannot be replaced",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C",
 }
 

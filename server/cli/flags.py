@@ -80,7 +80,8 @@ CacheBytes = Annotated[
     ),
 ]
 DefaultBeamSize = Annotated[
-    int | None, typer.Option(help="Beam size of requests that do not choose one.", show_default="1")
+    int | None,
+    typer.Option(help="Beam size of requests that do not choose one.", show_default="the bundle's, or 1"),
 ]
 Guard = Annotated[
     str | None,

@@ -44,7 +44,7 @@ class EngineStats:
         rows_total: decoder rows there are, over all workers and lanes.
         max_rows: decoder rows of one worker in one lane.
         kv_cache_bytes: bytes held by the arenas of all workers, and by what shortlists have beside them.
-        alive: False once a worker crashed.
+        alive: False once lost workers cannot be replaced.
         last_progress_s: monotonic time of the last finished step, or of the start.
         engine_pids: processes that do the work, if they are not this one.
     """

@@ -154,6 +154,7 @@ class DecodingOptions:
         "Target tokens before which the end token is forbidden (CTranslate2: 1).",
         range=Range(0, at_most=_MOST),
         shown_range="0 to the model's limit",
+        unset="the bundle's, or 0",
     )
     return_scores: bool = define(
         False, "Whether to answer the score of each translation.", http_name="scores", has_flag=False
@@ -188,6 +189,7 @@ class DecodingOptions:
         "Sequences of so many tokens occur only once; 0 allows all.",
         range=Range(0, at_most=100),
         for_pivot=True,
+        unset="the bundle's, or 0",
     )
     target_prefix: tuple[int, ...] = define(
         (),

@@ -60,7 +60,7 @@ class ModelMetrics:
         )
         self._load = gauge("load_duration_seconds", "Last load including warm-up.")
         self._loaded = gauge("loaded_timestamp_seconds", "Unix time of the last successful load.")
-        self._alive = gauge("engine_alive", "1 until a worker of this model's engine crashes.")
+        self._alive = gauge("engine_alive", "1 until lost workers of this model cannot be replaced.")
         self._queue_sentences = gauge("queue_sentences", "Sentences waiting for this model.")
         self._queue_tokens = gauge("queue_tokens", "Source tokens waiting for this model.")
         self._rows_busy = gauge("rows_busy", "Decoder rows of this model in use.")

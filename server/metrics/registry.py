@@ -38,7 +38,7 @@ OTHER_METHOD = "_OTHER"
 UNMATCHED_ROUTE = "<unmatched>"
 PREFLIGHT_ROUTE = "<preflight>"
 # Routes whose latency is observed; each costs 22 series a method.
-TIMED_ROUTES = ("/translate", "/detect", "/livez", "/readyz", "/metrics")
+TIMED_ROUTES = ("/translate", "/generate", "/detect", "/livez", "/readyz", "/metrics")
 TRANSLATE_CODES = ("200", "400", "401", "403", "413", "415", "429", "499", "500", "503", "504")
 STAGES = ("parse", "tokenize", "encode", "decode", "detokenize")
 FINISH_REASONS = ("eos", "length", "cancelled", "deadline", "error")
@@ -168,7 +168,7 @@ class Metrics:
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))
         self._kv_cache = gauge("kv_cache_bytes", "Key and value caches allocated, and columns of shortlists.")
         self.kv_cache_capacity = gauge("kv_cache_capacity_bytes", "What keys and values of a model may take.")
-        self._engine_alive = gauge("engine_alive", "1 until a worker of the engine crashes.")
+        self._engine_alive = gauge("engine_alive", "1 until lost workers cannot be replaced.")
 
     def _create_labels(self) -> None:
         """Create every known label, and keep the children that events are counted on: `labels` is slow."""

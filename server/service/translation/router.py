@@ -17,7 +17,7 @@ from server.errors import (
 from server.service.request_limits import check_texts
 from server.service.text.detection import triage
 from server.service.text.detection.detector import rank
-from server.service.text.detection.triage import Finding, is_wordless
+from server.service.text.detection.triage import Finding, is_of_none
 from server.service.text.glossary.entries import Glossary
 from server.service.text.glossary.store import GlossaryStore
 from server.service.text.languages import AUTO, UNDETERMINED, Detection, Directions
@@ -231,13 +231,13 @@ class Router:
             text: any text.
 
         Returns:
-            Every served language once, likeliest first; before them `UNDETERMINED` if the text has no words.
+            Every served language once, likeliest first; before them `UNDETERMINED` if it is in none.
 
         Raises:
             TextTooLongError: the text has too many characters.
         """
         check_texts([text], self.slots[0].translator.limits)
-        if await self._offload(len(text), lambda: is_wordless(text, self.directions.codes)):
+        if await self._offload(len(text), lambda: is_of_none(text, self.directions.codes)):
             return [Detection(code, 0) for code in (UNDETERMINED, *self.directions.codes)]
         return await self._offload(len(text), lambda: rank(text, self.directions.codes))
 

@@ -21,9 +21,9 @@ from export.shortlist.build import (
 )
 from export.shortlist.graphs import COLUMN_INPUTS, ShortlistError
 from export.shortlist.lexical_table import Candidates, LexicalTable
-from export.shortlist.vmap import write_vmap
 from model.tokenizer import Tokenizer
 from tests.support import factories
+from tests.support.vmaps import write_vmap
 
 
 def digests(directory: Path) -> dict[str, str]:

@@ -15,9 +15,9 @@ from export.bundle import load_manifest, verify_bundle
 from export.shortlist.build import ShortlistOptions
 from export.shortlist.lexical_table import LexicalTable
 from export.shortlist.marian import MAGIC
-from export.shortlist.vmap import write_vmap
 from model.tokenizer import Tokenizer
 from tests.support import factories
+from tests.support.vmaps import write_vmap
 
 
 def invoke(*arguments: str | Path) -> Any:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from export.shortlist.lexical_table import Candidates, LexicalTable
-from export.shortlist.vmap import VmapError, read_vmap, write_vmap
+from export.shortlist.vmap import VmapError, read_vmap
+from tests.support.vmaps import write_vmap
 
 PIECES = ["</s>", "<unk>", "▁der", "▁Hund", "▁Katze", "▁dog", "▁the", "▁cat", " ", "▁hot"]
 IDS = {piece: i for i, piece in enumerate(PIECES)}

@@ -60,12 +60,8 @@ def test_a_bundle_gets_a_section_and_a_lexicon(
     assert (found.lexicon, found.set, found.sentences) == (LEXICON_FILE, "dev.en", 220)
     assert found.lexicon_origin == "train.en, 300 sentence pairs"
     assert {mask.template for mask in found.masks} == set(CANDIDATES)
-    worth = [100 * mask.copied + mask.agreement for mask in found.masks_for(1)]
+    worth = [100 * mask.copied + mask.agreement for mask in found.masks]
     assert worth == sorted(worth, reverse=True)
-    assert found.masks_for(1) == found.masks
-    both = [mask.both_copied for mask in found.masks_for(2)]
-    assert both == sorted(both, reverse=True)
-    assert set(found.masks_for(2)) == set(found.masks)
     assert found.checks.false_alarms <= 0.002
     assert found.translated_names == ()  # its sentences have none
     assert all(len(one) == 1 for one in found.lost_characters)

@@ -3,7 +3,7 @@
 import html
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from server.service.text.detection.detector import WORDS, probabilities, rank
@@ -48,11 +48,11 @@ def detect(text: str, candidates: Iterable[str], target: str, *, is_html: bool) 
 
     Returns:
         The likeliest of the candidates and the target, which leaves the text unchanged;
-        `UNDETERMINED` for a text without words, or in letters that none of them is written with.
+        `UNDETERMINED` for a text of none of them.
     """
     seen = visible_text(text[:_SAMPLE_CHARS]) if is_html else text[:_SAMPLE_CHARS]
     languages = tuple(dict.fromkeys((*candidates, target)))
-    if is_wordless(seen, languages) or not any(_is_written_in(seen, language) for language in languages):
+    if is_of_none(seen, languages):
         return Finding(None, Detection(UNDETERMINED, 0))
     best = rank(seen, languages)[0]
     return Finding(None if best.language == target else best.language, best)
@@ -104,6 +104,11 @@ def is_surely_in(text: str, language: str, *, rather_than: str) -> bool:
             if found[rather_than] >= found[language]:
                 return False
     return True
+
+
+def is_of_none(text: str, languages: Collection[str]) -> bool:
+    """Tell whether a text is in none of some languages: it has no words, or letters of none of them."""
+    return is_wordless(text, languages) or not any(_is_written_in(text, language) for language in languages)
 
 
 def is_wordless(text: str, languages: Iterable[str]) -> bool:

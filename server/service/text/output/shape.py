@@ -13,7 +13,6 @@ from server.service.text.segment import Target, is_usual
 # The point of an abbreviation before another mark is none of the end: `U.S.?`.
 _FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]+$")
 _CLOSED_END = re.compile(r"[.!?…]+(?=\s?[\"”“»]\Z)")
-_ENDS = ".!?…:;,"
 _SPACE_BEFORE = {"fr": "?!:;"}
 _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
 CAPITAL_NOUNS = frozenset({"de", "lb"})

@@ -218,6 +218,14 @@ def test_detection_ranks_the_languages_of_all_models() -> None:
     assert [found[0].language, {one.language for one in found}] == ["fr", {"en", "de", "fr"}]
 
 
+@pytest.mark.parametrize("text", ["12345", "今天天气很好。"])
+def test_detection_says_first_that_a_text_is_in_no_served_language(text: str) -> None:
+    found = Models("en-de", "fr-en").run(lambda router: router.detect(text))
+    assert found[0].language == "und"
+    assert {one.language for one in found[1:]} == {"de", "en", "fr"}
+    assert {one.confidence for one in found} == {0}
+
+
 def test_an_exchanged_model_changes_the_routes_of_new_requests_only() -> None:
     models = Models("fr-en", "en-de")
     other = FakeEngine()
