@@ -13,8 +13,9 @@ from server.service.text.segment import Segment
 # Soft hyphens, zero width, marks of direction, variation selectors, byte order mark.
 _INVISIBLE = "\u00ad\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
 _CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufff9-\ufffd"
-# Runs of letters with marks that NFC would join, ligatures, full width forms, and small forms of letters.
-_COMPATIBLE = "\u0300-\u036f\ufb00-\ufb06\uff01-\uff5e"
+# Letters with marks that NFC would join, letters in circles, ligatures, full width forms, and mathematical
+# alphabets, which people write instead of bold type.
+_COMPATIBLE = "\u0300-\u036f\u24b6-\u24e9\ufb00-\ufb06\uff01-\uff5e\U0001d400-\U0001d7ff"
 _ELONGATED = re.compile(r"([^\W\d_])\1{2,}")
 _CHARACTERS = re.compile(f"[{_INVISIBLE}{_CONTROL}]+|[^\\W\\d_]?[{_COMPATIBLE}]+")
 _UNUSUAL = re.compile(f"[{_INVISIBLE}{_CONTROL}{_COMPATIBLE}]")
@@ -37,9 +38,9 @@ _SPELLED = 3
 def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None) -> Segment:
     """Rewrite a block for the model.
 
-    Takes out invisible and control characters; joins letters and marks (NFC), ligatures and full width forms;
-    gives Latin words with a few look-alike letters their Latin ones; shortens letters that are repeated more
-    than twice.
+    Takes out invisible and control characters; joins letters and marks (NFC), ligatures and other forms of
+    letters; gives Latin words with a few look-alike letters their Latin ones; shortens letters that are
+    repeated more than twice.
 
     Args:
         segment: a block.
@@ -98,7 +99,7 @@ def _usual(match: re.Match[str]) -> str:
     found = match[0]
     if unicodedata.category(found[-1]) in ("Cf", "Cc", "Zl", "Zp") or "\ufe00" <= found[-1] <= "\ufe0f":
         return ""
-    return unicodedata.normalize("NFKC" if found[-1] >= "\ufb00" else "NFC", found)
+    return unicodedata.normalize("NFKC" if found[-1] > "\u036f" else "NFC", found)
 
 
 def _latin(word: str) -> str:

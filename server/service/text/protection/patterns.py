@@ -64,7 +64,10 @@ _ADDRESS = "|".join([
     r"(?<![\w.@])(?:[a-z0-9\-]{1,63}\.){1,4}(?:com|org|net|io|dev|info|gov|edu|eu|de|fr|es|uk|ch|at|example)(?![\w.\-]\w|\w)"
     r"(?:/[^\s<>\"“”«»]*)?",
 ])  # fmt: skip
-_HANDLE = r"(?<![\w&/])@[A-Za-z_][\w.\-]{0,60}\w|(?<![\w&/])#(?=\w{0,60}[^\W\d_])\w+"
+_HANDLE = "|".join([
+    r"(?<![\w&/])@[A-Za-z_][\w.\-]{0,60}\w(?:@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,4})?",
+    r"(?<![\w&/])#(?=\w{0,60}[^\W\d_])\w+",
+])  # fmt: skip
 _PATH = "|".join([
     r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]+",
     r"\\{2,4}[\w.\-]+\\[^\s<>\"|?*]+",
@@ -77,6 +80,11 @@ _PATH = "|".join([
     r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",
 ])  # fmt: skip
 _FREE = r"(?<![^\s(\[“\"'])"
+_PROGRAM = r"(?:docker(?:[ -]compose)?|git|npm|yarn|pnpm|pip3?|apt(?:-get)?|dnf|brew|kubectl|systemctl)"
+_SUBCOMMAND = (
+    "up|down|pull|push|run|build|exec|logs|ps|restart|install|update|upgrade|remove|start|stop|status|enable"
+    "|disable|clone|commit|checkout|merge|rebase|fetch|stash|add|init|test|ci|apply|get|delete"
+)
 _CODE = "|".join([
     r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`",
     # Options: `--level=3`, `-f`; settings: `DEBUG=true`; files: `.env`.
@@ -86,6 +94,8 @@ _CODE = "|".join([
     # Names in programs: `my_name(x)`, `print()`, `C#`; forums: `r/cooking`.
     r"(?<!\w)[A-Za-z][A-Za-z0-9]{0,60}(?:_[A-Za-z0-9]{1,60}){1,10}(?:\([^()\n]{0,100}\)|(?!\w))",
     r"(?<![\w.])[A-Za-z]\w{0,60}\(\)",
+    r"(?<![\w.])[A-Za-z][\w\-]{0,30}\((?=[^()]{0,60}\d)[\d.,%+\-/ ]{3,60}\)",  # rgba(0, 0, 0, 0.5)
+    rf"{_FREE}(?:sudo )?{_PROGRAM}(?: (?:{_SUBCOMMAND}))+(?: --?[A-Za-z][\w\-]*)*(?![\w\-])",
     r"(?<![\w\-])[A-Za-z_][\w\-]{0,40}=\"[^\"\n]{0,100}\"",
     r"(?<!\w)(?:[A-Z]{2,5})?\.NET(?!\w)|(?<!\w)(?:C\+\+(?:\d\d)?|[CF]#)(?![\w#+])",
     r"(?<![\w/])[ru]/[A-Za-z]\w{2,30}(?![\w/])",
@@ -127,6 +137,7 @@ _NUMBER = "|".join([
 ])  # fmt: skip
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
+    r"(?<!\w)et al\.",
     r"(?<![\w\-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w\-])",
     # Every part is in capitals or has a digit: `MX-7040b`, but neither `13-year-old` nor `CO2-Steuer`.
     r"(?<![\w\-])(?=[A-Z\-]{0,80}\d)(?=[\d\-]{0,80}[A-Z])[A-Z0-9]{2,40}"
@@ -163,7 +174,9 @@ _PLAIN_NUMBER = re.compile(r"\d+")
 _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
-_SOME = re.compile(rf"[\d{{}}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|{_FREE}--?[A-Za-z]")
+_SOME = re.compile(
+    rf"[\d{{}}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
+)
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}
 

@@ -14,6 +14,8 @@ from server.service.text.reading.records import Records
 _BREAK = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 # Breaks that are written as characters: HTML, subtitles of SSA.
 _SOFT_BREAK = re.compile(r"[ \t]*(?:<br\s{0,9}/?>[ \t]*|\\[Nn](?=[^\W\d_]|[ \t]|[-–—¿¡\"'«“{]|$)[ \t]*)+")
+WINDOWS_PATH = r"(?:(?<!\w)[A-Za-z]:|\\{2,4}[\w.\-]{1,100})\\[^\s<>\"|?*]{1,1000}"
+_PATH = re.compile(WINDOWS_PATH)
 _BLANKS = " \t\xa0\u3000\ufeff"
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)*")
@@ -258,7 +260,12 @@ def _is_stamp(stamp: str) -> bool:
 
 
 def _soft_parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    paths: list[tuple[int, int]] | None = None
     for match in _SOFT_BREAK.finditer(text, begin, end):
+        if paths is None:
+            paths = [path.span() for path in _PATH.finditer(text, begin, end)]
+        if any(first <= match.start() < last for first, last in paths):
+            continue  # `C:\new`
         if _LETTER.search(text, begin, match.start()) and _LETTER.search(text, match.end(), end):
             yield begin, match.start()
             begin = match.end()

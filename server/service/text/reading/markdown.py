@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from server.service.text.reading.emphasis import Run, pair_runs
+from server.service.text.reading.lines import WINDOWS_PATH
 from server.service.text.segment import Segment, Span, Tag
 
 _ATTRIBUTES = r"(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>=/]+))?)*"
@@ -24,13 +25,13 @@ _TOKEN = re.compile(
     r"|(?:\s+[a-z_-]{1,30}=(?:\"[^\"\[\]\n]{0,200}\"|[^\s\"\[\]]{1,60})){1,10})?\s*/?\])"
     r"|(?P<lone><\d\d[\d:.]{3,12}>|<!\[CDATA\[|\]\]>|\\\^|(?<=[.?!…])\\[!.|])"
     r"|(?P<override>\{\\[^{}\n]{1,300}\})"
-    r"|(?P<skip>(?:(?<!\w)[A-Za-z]:|\\{2,4}[\w.\-]{1,100})\\[^\s<>\"|?*]{1,1000}"
+    rf"|(?P<skip>{WINDOWS_PATH}"
     r"|(?:https?://|ftp://|www\.)[^\s<>()\[\]*]{1,2000}|\{\{?[^{}\s]{1,100}\}\}?|__[A-Z][A-Z0-9_]*__|\*\|[^|*\n]{1,80}\|\*)"
     r"|(?P<span>(?<![^\W_])[^\W_]+(?:\\[_*~][^\W_]+)+|\[\[[^\[\]\n]{1,300}\]\])"
     r"|(?P<escape>\\[\\`*_\[\]#~<>|\"])"
     r"|(?P<note>\[\^[^\]\[\s]{1,100}\])"
     r"|(?P<open>(?:!(?!\[/))?\[)|(?P<close>\])"
-    r"|(?P<run>\*+|_+|~~+)"
+    r"|(?P<run>\*+|_+|~~+|(?<!')'{3}(?!'))"
 )
 _BBCODE_END = re.compile(r"\[/([A-Za-z]{1,20})\]")
 _TARGET = re.compile(
@@ -38,7 +39,7 @@ _TARGET = re.compile(
     r"(?:\s+(?:\"[^\"]{0,500}\"|'[^']{0,500}'))?\s*\)"
 )
 _REFERENCE = re.compile(r"\[([^\[\]]{0,200})\]")
-_PLAIN = re.compile(r"[`<{\\\[*_~]")
+_PLAIN = re.compile(r"[`<{\\\[*_~]|'''")
 _VERBATIM = frozenset(["code", "kbd", "samp", "tt", "var", "pre", "script", "style", "math", "svg"])
 _ALONE = frozenset(["br", "hr", "img", "wbr", "input"])
 _ELEMENTS = _ALONE | frozenset(

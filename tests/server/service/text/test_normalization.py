@@ -20,6 +20,7 @@ from server.service.text.segment import Segment, Span, Tag
         ("a\x00b\x1bc\x7f", "abc"),
         ("\ufb01ne o\ufb03ce", "fine office"),
         ("\uff28\uff45\uff4c\uff4c\uff4f\uff01", "Hello!"),
+        ("\U0001d5d9\U0001d5ff\U0001d5f2\U0001d5f2 tea \u24b6", "Free tea A"),
         ("p\u0430yp\u0430l", "paypal"),
         ("W\u043erld", "World"),
         ("\u03a4om", "Tom"),

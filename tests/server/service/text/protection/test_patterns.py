@@ -29,6 +29,7 @@ ADDRESSES = (
     "https://en.example.org/wiki/A_(b)", "www.example.org/x", "example.com", "docs.example.org/a/b",
     "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "@some-one", "#topic", "#Über",
     "#2026goals", "git@code.example:team/app.git", "tom.o'neil+news@mail.example.co.uk",
+    "@anna_k@social.example",
 )  # fmt: skip
 PATHS = (
     "/etc/app/conf.d", "~/x/y", "./run.sh", "../a", "C:\\Data\\x.txt", "\\\\server\\share", "setup.py",
@@ -36,6 +37,7 @@ PATHS = (
     "--force", "--level=3", "-f", "DEBUG=true", "my_name", "call_me(x, y=2)", "print()", "com.example.Main",
     ".env", "r/cooking", "signal.sigwaitinfo", "datetime.UTC", "os.path.join()", 'method="POST"', "C#", "C++",
     ".NET", "ASP.NET", "src/main/flowers", "app/models/user", "\\\\\\\\server\\\\share",
+    "rgba(0, 0, 0, 0.5)", "git pull", "docker compose up -d", "sudo apt-get install", "npm run build",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",
@@ -79,6 +81,7 @@ UNITS = (
     "a.", "a.a.com/", "a-", "1", "1,", "1 ", "1:", "+1 ", "+1(", "/a", "C:\\a", "\\\\a", "`", "``", "A1-",
     "AB12 ABCD ", "n = ", "&a", "*|", "[%", "<?=", "$a->", "%[1]", "@:a.", "<<a", "##A", "[a:",
     "[[A", "#a", "€1", "v1.", "1.1.1-", "0a1b2c3d-", "a1", "1a",
+    "git pull ", "docker compose ", "a(1, ", "@a@a.",
 )  # fmt: skip
 
 
@@ -123,6 +126,8 @@ def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
         ("{a}{b} and %s%s", ["{a}{b}", "%s%s"]),
         ("It costs $5, or 3,50 €.", ["$5", "3,50 €"]),
         ("pre{x}post", ["pre{x}post"]),
+        ("Doe et al. (2019) write it", ["et al.", "2019"]),
+        ("see file(s), chapter(3) and a git (or two)", []),
         ("+44 20 7946 0812 20 °C", ["+44 20 7946 0812", "20 °C"]),
     ],
 )

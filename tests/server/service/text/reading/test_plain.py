@@ -226,6 +226,8 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
             "# One\n\n- two\n  * three\n1. four\na) five\n(2) six\n• seven",
             "One two three four five six seven",
         ),
+        ("Open C:\\new\\notes.txt, \\\\nas\\new now", "Open C:\\new\\notes.txt, \\\\nas\\new now"),
+        ("One\\nTwo", "One Two"),
         ("- [ ] One\n- [x] Two\n## Three ##\n### Four {#id}", "One Two Three Four"),
         ("> [!NOTE]\n> One.\n\n::: tip Two\n:::", "One. Two"),
         ("| One | Two |\n|:---|---:|\n| Three | 4 |", "One Two Three"),
