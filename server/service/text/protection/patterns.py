@@ -33,7 +33,7 @@ _PLACEHOLDER = "|".join([
     r"%\([A-Za-z_]\w*\)[-#0+]*\d*(?:\.\d+)?[a-zA-Z]",
     r"%<[A-Za-z_]\w{0,60}>[sdif]",
     r"%(?:\d+\$|\[\d{1,2}\])[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdifgeuxXocvq@]",
-    r"%[A-Za-z_]\w{1,60}%",
+    r"%[A-Za-z_]\w{1,60}%(?:\\[\w\-]{1,60}(?:\.\w{1,20}){0,3}){0,20}",  # %APPDATA%\x
     r"%%",
     r"(?<![\d%])%[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdifgeuxXocpvqn@](?![A-Za-z])",
     r"(?<![\d\w%])%L?\d(?!\w|[.,]?\d| %)",
@@ -58,6 +58,7 @@ _PLACEHOLDER = "|".join([
 _ADDRESS = "|".join([
     r"(?<![\w+.\-])[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s<>\"“”«»]+",
     r"(?:mailto|tel|sip|data|urn|magnet|doi):(?=[^\s\d])[^\s<>\"“”«»]+",
+    r"(?<![\w.])10\.\d{4,9}/[^\s<>\"“”«»]+|(?<!\w)arXiv:\d{4}\.\d{4,5}(?:v\d)?",  # DOI
     r"(?<![\w.])www\.[^\s<>\"“”«»]+",
     r"(?<![\w.+\-])\w[\w.+\-']{0,63}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){1,8}"
     r"(?::[\w~.\-]{0,100}/[\w~./\-]{1,200})?",  # git@host:folder/file
@@ -138,6 +139,7 @@ _NUMBER = "|".join([
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
     r"(?<!\w)et al\.",
+    r"(?<!\w)(?:[ACGT]{10,1000}|[ACGU]{10,1000})(?!\w)",  # bases of DNA and RNA
     r"(?<![\w\-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w\-])",
     # Every part is in capitals or has a digit: `MX-7040b`, but neither `13-year-old` nor `CO2-Steuer`.
     r"(?<![\w\-])(?=[A-Z\-]{0,80}\d)(?=[\d\-]{0,80}[A-Z])[A-Z0-9]{2,40}"
@@ -175,7 +177,8 @@ _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(
-    rf"[\d{{}}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
+    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|[ACGTU]{10}"
+    rf"|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
 )
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}

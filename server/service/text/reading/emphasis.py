@@ -1,7 +1,7 @@
 """Which `*`, `_` and `~~` are emphasis: the delimiter algorithm of CommonMark 0.31, section 6.2.
 
 It is stricter inside of words, so that products and names in code stay text: a lone `*` between letters or
-digits is none, and `~~` is used as two characters only.
+digits is none. A single `~` counts only beside letters: `~5` is about five.
 """
 
 import unicodedata
@@ -51,7 +51,8 @@ class Run:
         else:
             is_sum = inside and (length == 1 or (before.isdigit() and behind.isdigit()))
             opens, closes = left and not is_sum, right and not is_sum
-        if length > 3 or (mark == "~" and length != 2):
+        is_about = length == 1 and not (before.isalpha() or behind.isalpha())
+        if length > 3 or (mark == "~" and (length == 3 or is_about)):
             opens = closes = False
         return cls(start, end, mark, opens, closes, length)
 

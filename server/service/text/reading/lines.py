@@ -14,8 +14,16 @@ from server.service.text.reading.records import Records
 _BREAK = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 # Breaks that are written as characters: HTML, subtitles of SSA.
 _SOFT_BREAK = re.compile(r"[ \t]*(?:<br\s{0,9}/?>[ \t]*|\\[Nn](?=[^\W\d_]|[ \t]|[-–—¿¡\"'«“{]|$)[ \t]*)+")
-WINDOWS_PATH = r"(?:(?<!\w)[A-Za-z]:|\\{2,4}[\w.\-]{1,100})\\[^\s<>\"|?*]{1,1000}"
+WINDOWS_PATH = r"(?:(?<!\w)[A-Za-z]:|%\w{1,60}%|\\{2,4}[\w.\-]{1,100})\\[^\s<>\"|?*]{1,1000}"
 _PATH = re.compile(WINDOWS_PATH)
+# Branches and loops of templates (Jinja, Liquid, Twig, Handlebars, Mustache, ERB): what is on both sides of
+# one is no sentence together.
+_CONTROL = re.compile(
+    r"[ \t]*(?:\{\{[~#/^]{1,2} ?[\w.@\" '=()-]{1,100}\}\}|\{\{~? ?else\b[^{}\n]{0,100}\}\}"
+    r"|\{%[-~+]? ?(?:if|elif|elsif|else|unless|for|empty|case|when|block|blocktrans\w*|with|plural"
+    r"|filter|macro|autoescape|comment|raw|end\w+)\b[^%\n]{0,200}%\}"
+    r"|<%-? ?(?:if|elsif|else|end|unless|for|while|\}|[\w.@()]{1,60}\.each)\b[^%\n]{0,200}%>)[ \t]*"
+)
 _BLANKS = " \t\xa0\u3000\ufeff"
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)*")
@@ -212,7 +220,7 @@ class _Reader:
         music = 0
         while end > begin and text[end - 1] in "♪♫ \t":
             end, music = end - 1, music + 1
-        cells = _cells(text, begin, end)
+        cells = _between_controls(text, begin, end) or _cells(text, begin, end)
         if cells is not None:
             return [Line(tuple((a, b) for a, b in cells if _LETTER.search(text, a, b)))]
         if not _LETTER.search(text, begin, end):
@@ -270,6 +278,18 @@ def _soft_parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
             yield begin, match.start()
             begin = match.end()
     yield begin, end
+
+
+def _between_controls(text: str, begin: int, end: int) -> list[tuple[int, int]]:
+    """Cut a line at the branches and loops of a template; empty if it has none, or has one in a tag."""
+    parts = []
+    if "{{" in text[begin:end] or "%" in text[begin:end]:
+        for match in _CONTROL.finditer(text, begin, end):
+            if text.rfind("<", begin, match.start()) > text.rfind(">", begin, match.start()):
+                return []
+            parts.append((begin, match.start()))
+            begin = match.end()
+    return [*parts, (begin, end)] if parts else []
 
 
 def _cells(text: str, begin: int, end: int) -> list[tuple[int, int]] | None:

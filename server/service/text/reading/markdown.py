@@ -31,7 +31,7 @@ _TOKEN = re.compile(
     r"|(?P<escape>\\[\\`*_\[\]#~<>|\"])"
     r"|(?P<note>\[\^[^\]\[\s]{1,100}\])"
     r"|(?P<open>(?:!(?!\[/))?\[)|(?P<close>\])"
-    r"|(?P<run>\*+|_+|~~+|(?<!')'{3}(?!'))"
+    r"|(?P<run>\*+|_+|~+|(?<!')'{3}(?!'))"
 )
 _BBCODE_END = re.compile(r"\[/([A-Za-z]{1,20})\]")
 _TARGET = re.compile(

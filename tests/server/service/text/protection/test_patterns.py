@@ -29,7 +29,7 @@ ADDRESSES = (
     "https://en.example.org/wiki/A_(b)", "www.example.org/x", "example.com", "docs.example.org/a/b",
     "a.b+c@mail.example", "mailto:x@y.de", "@someone", "@some_one1", "@some-one", "#topic", "#Über",
     "#2026goals", "git@code.example:team/app.git", "tom.o'neil+news@mail.example.co.uk",
-    "@anna_k@social.example",
+    "@anna_k@social.example", "10.1038/s41586-020-2649-2", "arXiv:2101.00001v2",
 )  # fmt: skip
 PATHS = (
     "/etc/app/conf.d", "~/x/y", "./run.sh", "../a", "C:\\Data\\x.txt", "\\\\server\\share", "setup.py",
@@ -38,6 +38,7 @@ PATHS = (
     ".env", "r/cooking", "signal.sigwaitinfo", "datetime.UTC", "os.path.join()", 'method="POST"', "C#", "C++",
     ".NET", "ASP.NET", "src/main/flowers", "app/models/user", "\\\\\\\\server\\\\share",
     "rgba(0, 0, 0, 0.5)", "git pull", "docker compose up -d", "sudo apt-get install", "npm run build",
+    "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",

@@ -17,6 +17,7 @@ def read(source: str, references: tuple[str, ...] = ()) -> Segment:
     [
         ("a *b* **c** _d_ __e__ ~~f~~", "a b c d e f", "* * ** ** _ _ __ __ ~~ ~~"),
         ("***a***", "a", "* ** ** *"),
+        ("~a~ ~5 or ~6, ~/a ~/b, a~b~c", "a ~5 or ~6, ~/a ~/b, a~b~c", "~ ~"),  # WhatsApp
         ("'''a''' b's 'c'", "a b's 'c'", "' '' '' '"),  # MediaWiki
         ("**a *b* c**", "a b c", "** * * **"),
         ("*a **b***", "a b", "* ** ** *"),
