@@ -26,6 +26,9 @@ _WORD = re.compile(r"\w+")
 _LATIN = str.maketrans(
     "авсԁеһіјԛорѕухᴦАВСЕНІЈКМОРЅТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧονυі", "abcdehijqopsyxrABCEHIJKMOPSTYXABEZHIKMNOPTYXovui"
 )
+_HYPHENATED = re.compile(r"([^\W\d_]{2,40})- ([^\W\d_]{2,40})")
+# Behind a hyphen that stands for the rest of a word: `Nord- und Südsee`.
+_NEXT_PART = frozenset(("und", "oder", "bis", "and", "or", "to", "et", "ou", "y", "o"))
 _LONGEST_WORD = 64
 _SHORT = re.compile(
     r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
@@ -40,12 +43,12 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None
 
     Takes out invisible and control characters; joins letters and marks (NFC), ligatures and other forms of
     letters; gives Latin words with a few look-alike letters their Latin ones; shortens letters that are
-    repeated more than twice.
+    repeated more than twice; joins words that are parted at the end of a line.
 
     Args:
         segment: a block.
         count_pieces: how many pieces a word has for the model, which chooses between `so` and `soo` for
-            `soooo`; None leaves two letters.
+            `soooo`, and whether a word parted at its hyphen has one; None leaves two letters and hyphens.
 
     Returns:
         The block; the same object if there is nothing to do.
@@ -54,6 +57,8 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None
         segment = segment.rewritten(_CHARACTERS, _usual)
     if _OTHER_SCRIPT.search(segment.text):
         segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
+    if count_pieces is not None and "- " in segment.text:
+        segment = _without_hyphenation(segment, count_pieces)
     return segment.rewritten(_ELONGATED, lambda match: _shortened(match, count_pieces))
 
 
@@ -100,6 +105,18 @@ def _usual(match: re.Match[str]) -> str:
     if unicodedata.category(found[-1]) in ("Cf", "Cc", "Zl", "Zp") or "\ufe00" <= found[-1] <= "\ufe0f":
         return ""
     return unicodedata.normalize("NFKC" if found[-1] > "\u036f" else "NFC", found)
+
+
+def _without_hyphenation(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
+    breaks = {tag.at for tag in segment.tags if "\n" in tag.output}
+
+    def joined(match: re.Match[str]) -> str:
+        first, second = match.groups()
+        if match.start(2) not in breaks or not second[0].islower() or second in _NEXT_PART:
+            return match[0]
+        return min((f"{first}-{second}", first + second), key=count_pieces)
+
+    return segment.rewritten(_HYPHENATED, joined) if breaks else segment
 
 
 def _latin(word: str) -> str:

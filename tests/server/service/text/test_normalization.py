@@ -137,3 +137,21 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
 ) -> None:
     assert spell_out(Segment(text), language, len).text == expected
     assert spell_out(Segment(text), language, lambda _: 1).text == text
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("It is infor-", "mation."), "It is information."),
+        (("A well-", "known man."), "A well-known man."),
+        (("Die Nord-", "und Ostsee."), "Die Nord- und Ostsee."),
+        (("Anna-", "Lena ist da."), "Anna- Lena ist da."),
+        (("We know it -", "or do we?"), "We know it - or do we?"),
+    ],
+)
+def test_a_word_parted_at_the_end_of_a_line_is_whole(lines: tuple[str, str], expected: str) -> None:
+    first, second = lines
+    segment = Segment(f"{first} {second}", tags=(Tag(len(first) + 1, "\n"),))
+    known = {"information": 1, "wellknown": 3, "well-known": 3}
+    assert normalize(segment, lambda word: known.get(word, 4)).text == expected
+    assert normalize(Segment(f"{first} {second}"), lambda word: 1).text == f"{first} {second}"  # no break
