@@ -1,6 +1,7 @@
 """A server on everything that the repository ships: its pairs, and what goes through English."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ STATION = {"en": "station", "de": "Bahnhof", "es": "estación", "fr": "gare"}
 @pytest.fixture(scope="module")
 def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     log = tmp_path_factory.mktemp("shipped") / "log"
-    with serving(repository / "bundles", log, workers=0, guard="mend") as running:
+    served = [repository / "bundles", repository / "bundles" / "tasks" / "g2p"]
+    with serving(served, log, workers=0, guard="mend") as running:
         yield running
 
 
@@ -46,6 +48,17 @@ def test_they_fit(repository: Path) -> None:
         assert "CC BY 2.0 FR" in (file.parent / "NOTICE").read_text(encoding="utf-8")
     assert max(sizes) <= 15_000_000
     assert sum(sizes) <= 90_000_000
+
+
+def test_the_model_of_pronunciations_is_small_and_says_what_readme_shows(
+    server: RunningServer, repository: Path
+) -> None:
+    files = (repository / "bundles" / "tasks" / "g2p").iterdir()
+    assert sum(file.stat().st_size for file in files) <= 5_000_000
+    body = {"inputs": ["speech", "dragoman"]}
+    answer = httpx.post(f"{server.url}/generate", json=body, timeout=60).text
+    assert answer in (repository / "README.md").read_text(encoding="utf-8")
+    assert json.loads(answer)["outputs"][0] == "S P IY CH"
 
 
 def test_languages_lists_every_pair(server: RunningServer) -> None:
