@@ -77,7 +77,7 @@ def joined_lines(bodies: Sequence[str], language: str, *, in_cue: bool = False) 
 def _ends_sentence(line: str, following: str, language: str) -> bool:
     core = line.rstrip(_TRAILING)
     mark = core[-1:]
-    if mark == "," and _SALUTATION.fullmatch(core):
+    if is_salutation(core):
         return True
     if mark in (":", ";"):
         return not (_first_letter(following).islower() and (len(core) >= 40 or mark == ";"))
@@ -85,6 +85,11 @@ def _ends_sentence(line: str, following: str, language: str) -> bool:
         return False
     tail = line[-60:]
     return mark not in ".…" or len(tail) + 1 in sentence_borders(f"{tail} {following[:30]}", language)
+
+
+def is_salutation(line: str) -> bool:
+    """Tell whether a line is how a letter begins: `Dear all,`."""
+    return line.endswith(",") and _SALUTATION.fullmatch(line) is not None
 
 
 def _joined_unit(lines: Sequence[str], width: int) -> list[bool]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from server.service.text.reading.markup.tokens import WHITE
+from server.service.text.reading.wrapping import is_salutation
 from server.service.text.segment import Segment, Span, Tag
 
 _FORMULA = re.compile(
@@ -107,23 +108,25 @@ def parts(items: list[Item]) -> Iterator[list[Item]]:
         Those of each part, without what they were cut at.
     """
     part: list[Item] = []
-    last = ""  # character before
+    line = ""
     for index, item in enumerate(items):
         if item.kind == "text":
-            last = (item.text.rstrip() or last)[-1:]
+            line += item.text
         elif item.kind == "verbatim":
-            last = "x"
-        if item.kind == "border" or (item.kind == "break" and _parts_sentences(last, items, index + 1)):
+            line += "x"
+        if item.kind == "border" or (item.kind == "break" and _parts_sentences(line, items, index + 1)):
             yield part
-            part, last = [], ""
+            part, line = [], ""
         else:
+            line = "" if item.kind == "break" and line.strip() else line
             part.append(item)
     yield part
 
 
-def _parts_sentences(last: str, items: list[Item], following: int) -> bool:
+def _parts_sentences(line: str, items: list[Item], following: int) -> bool:
     """Whether a `<br>` is a border: not if the line before has no end and the next goes on in lower case."""
-    if not last or last in ".!?:…。！？":
+    line = line.strip()
+    if not line or line[-1] in ".!?:…。！？" or is_salutation(line):
         return True
     for index in range(following, len(items)):
         item = items[index]

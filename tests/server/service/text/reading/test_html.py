@@ -74,7 +74,8 @@ def shown(markup: str) -> list[str]:
         # Line breaks.
         ("We go to<br>the park", ["We go to [<br>]the park"]),
         ("We go.<br>the park<br>Berlin", ["We go.", "the park", "Berlin"]),
-        ("Dear John,<br>\nthank you", ["Dear John, [<br>]thank you"]),
+        ("Dear John,<br>\nthank you", ["Dear John,", "thank you"]),
+        ("Dear me, we go,<br>he stays", ["Dear me, we go, [<br>]he stays"]),
         ("a<br><br>b", ["a", "b"]),
         # What is not translated.
         ("Use <code>print(&quot;a  b&quot;)</code> here", ['Use {print("a b")} here']),
