@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from server.service.text.normalization import fold_spaces, normalize, spell_out
-from server.service.text.protection.patterns import find_spans
+from server.service.text.protection.patterns import find_spans, has_words_of_code
 from server.service.text.protection.symbols import (
     COLON,
     FINAL_MARKS,
@@ -33,7 +33,7 @@ _PLAIN = re.compile(
 
 def is_plain_sentence(text: str) -> bool:
     """Tell whether a text is one sentence of usual letters and marks: most are, and need no reading."""
-    return _PLAIN.match(text) is not None
+    return _PLAIN.match(text) is not None and not has_words_of_code(text)
 
 
 def sentences_of(

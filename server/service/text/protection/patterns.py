@@ -82,6 +82,11 @@ _PATH = "|".join([
 ])  # fmt: skip
 _FREE = r"(?<![^\s(\[“\"'])"
 _PROGRAM = r"(?:docker(?:[ -]compose)?|git|npm|yarn|pnpm|pip3?|apt(?:-get)?|dnf|brew|kubectl|systemctl)"
+_PROGRAM_NAMES = (
+    *("docker ", "compose ", "git ", "npm ", "yarn ", "pip ", "pip3 ", "apt ", "apt-get ", "dnf ", "brew "),
+    *("kubectl ", "systemctl "),
+)
+_BASES = re.compile("[ACGTU]{10}")
 _SUBCOMMAND = (
     "up|down|pull|push|run|build|exec|logs|ps|restart|install|update|upgrade|remove|start|stop|status|enable"
     "|disable|clone|commit|checkout|merge|rebase|fetch|stash|add|init|test|ci|apply|get|delete"
@@ -200,6 +205,11 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
     if not found:
         return []
     return [Span(start, end) for start, end in _merged(_whole_words(text, found))]
+
+
+def has_words_of_code(text: str) -> bool:
+    """Tell whether a text of nothing but letters may hold spans all the same: commands, bases of DNA."""
+    return any(name in text for name in _PROGRAM_NAMES) or _BASES.search(text) is not None
 
 
 def _matches(text: str) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.tokenizer import Tokenizer
-from server.service.text.blocks import sentences_of
+from server.service.text.blocks import is_plain_sentence, sentences_of
 from server.service.text.protection.patterns import compile_protected
 from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Segment, Span, Tag
@@ -120,3 +120,11 @@ def test_time_is_linear(vocabulary: Vocabulary, unit: str) -> None:
 
     # Eight times the text in 64 times the time would be quadratic.
     assert seconds(3200) < 24 * max(seconds(400), 1e-3)
+
+
+@pytest.mark.parametrize(
+    "text", ["Run git pull now.", "docker compose up", "The bases ATGCCGTTAGACC", "see {x}", "a  b"]
+)
+def test_what_has_to_be_read_is_no_plain_sentence(text: str) -> None:
+    assert not is_plain_sentence(text)
+    assert is_plain_sentence("We see the old house, don't we?")
