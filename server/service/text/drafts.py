@@ -146,9 +146,9 @@ def without_spans(draft: Draft, segment: Segment) -> Draft:
     )
 
 
-def is_same(draft: Draft | None, text: str) -> bool:
-    """Tell whether a translation is its source, capitals aside."""
-    return draft is not None and draft.hypotheses[0].target.text.lower() == text.lower()
+def says_nothing(draft: Draft | None, text: str) -> bool:
+    """Tell whether a translation is empty, or its source, capitals aside."""
+    return draft is not None and draft.hypotheses[0].target.text.strip().lower() in ("", text.lower())
 
 
 def in_capitals(target: Target) -> Target:

@@ -21,9 +21,9 @@ from server.service.text.drafts import (
     in_capitals,
     inner_part,
     is_better,
-    is_same,
     join_drafts,
     map_text,
+    says_nothing,
     without_spans,
 )
 from server.service.text.glossary.enforcement import TermUse, whole_sentence, with_terms
@@ -219,7 +219,7 @@ class SentenceTranslator:
                     return Draft((Hypothesis(Target(segment.text, segment.spans), 0.0),), "eos")
                 (result,) = yield [ModelInput(way.framed(ids), begin, required, ngram)]
                 draft = self._read(segment, masks, source, ids, result, way, capitals)
-                if way.guard != "mend" or not is_same(draft, segment.text):
+                if way.guard != "mend" or not says_nothing(draft, segment.text):
                     break
             if draft is not None:
                 return replace(draft, rung=rung) if rung else draft
@@ -315,6 +315,8 @@ class SentenceTranslator:
             best = replace(best, target=map_text(best.target, without_loops))
         if "marks" in best.alarms:
             best = self._with_own_marks(segment, best)
+        if not best.target.text.strip():
+            best = replace(best, target=Target(segment.text, segment.spans))
         return replace(draft, hypotheses=(best, *draft.hypotheses[1:]))
 
     def _lost(self, segment: Segment, best: Hypothesis, way: Way) -> list[Span]:

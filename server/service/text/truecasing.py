@@ -30,6 +30,14 @@ _CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
 # Words such as `tHe`; of letters beyond Latin-1 there are none.
 _ERRATIC = re.compile(r"(?<![\w-])[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ][^\W\d_]*(?![\w-])")
 _APOSTROPHES = "'’"
+# English days and months, which are never seen in small letters; German ones are nouns.
+_ALWAYS_CAPITAL = frozenset(
+    re.findall(
+        r"\w+",
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July"
+        " August September October November December",
+    )
+)
 _LABEL = re.compile(r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+")
 
 
@@ -75,7 +83,7 @@ class Truecaser:
         Returns:
             The word in small letters, if it is one with a capital and has no more pieces so; else the text.
         """
-        if not _LABEL.fullmatch(label):
+        if not _LABEL.fullmatch(label) or label in _ALWAYS_CAPITAL:
             return label
         return min(label.lower(), label, key=lambda form: len(self._tokenizer.encode(form)))
 

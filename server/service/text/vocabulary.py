@@ -175,8 +175,12 @@ def _is_within_word(text: str, position: int) -> bool:
 
 def _word_around(text: str, position: int, first: int, last: int) -> tuple[int, int]:
     start, end = position, position + 1
-    while start > first and text[start - 1].isalnum():
+    while start > first and _is_of_word(text[start - 1]):
         start -= 1
-    while end < last and text[end].isalnum():
+    while end < last and _is_of_word(text[end]):
         end += 1
     return start, end
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character)[0] == "M"  # marks of Thai, Arabic, Hindi

@@ -23,11 +23,12 @@ _JOINED = (
 )
 _SMILEY = (
     r"(?<![\w:;=])[:;=]['’]?-?[)(DPpOo/\\|\]\[}{*3](?!\w)|(?<!\w)<3(?!\w)|(?<!\w)\^_?\^(?!\w)|¯\\_\(ツ\)_/¯"
+    r"|[^\w\s(]{0,2}\((?=[^()\s]{0,8}[°□◕‿∀▽ʘᴥ益ಠ・])[^()\sA-Za-z]{2,10}\)[^\w\s.,;:!?]{0,3}"
 )
 _SHORT_CODE = r"(?<![\w:]):[a-z+][a-z0-9_+\-]{1,40}:(?![\w:])"  # of chats: `:rocket:`
 _SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}|{_SHORT_CODE}")
 _CODE = re.compile(_SHORT_CODE)
-_SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯")
+_SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯|\\([°ಠ・ʘᴥ]")
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 OPERATORS = "+=~*"
 """Signs that part no sentence: `The += operator joins two texts.`"""

@@ -14,7 +14,10 @@ from server.service.text.reading.records import Records
 _BREAK = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 # Breaks that are written as characters: HTML, subtitles of SSA.
 _SOFT_BREAK = re.compile(r"[ \t]*(?:<br\s{0,9}/?>[ \t]*|\\[Nn](?=[^\W\d_]|[ \t]|[-–—¿¡\"'«“{]|$)[ \t]*)+")
-WINDOWS_PATH = r"(?:(?<!\w)[A-Za-z]:|%\w{1,60}%|\\{2,4}[\w.\-]{1,100})\\[^\s<>\"|?*]{1,1000}"
+WINDOWS_PATH = (
+    r"(?:(?<!\w)[A-Za-z]:|%\w{1,60}%|(?<!\w)HK(?:EY_[A-Z_]{4,20}|LM|CU|CR)|\\{2,4}[\w.\-]{1,100})"
+    r"\\[^\s<>\"|?*]{1,1000}"
+)
 _PATH = re.compile(WINDOWS_PATH)
 # Branches and loops of templates (Jinja, Liquid, Twig, Handlebars, Mustache, ERB): what is on both sides of
 # one is no sentence together.
@@ -46,13 +49,14 @@ _STAMP = re.compile(
 _DATE = re.compile(r"\d[-./]\d{1,2}[-./]\d")
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d)?[ \t]+(?=[A-ZÀ-Þ])(?!Uhr|AM|PM|A\.M|P\.M|H\b|UTC|GMT|CES?T)")
 _NICK = re.compile(r"<[@+~ ]?[\w-]{1,30}>[ \t]+(?=\S)")
+_SPEAKER = re.compile(r"[A-ZÀ-Þ][A-ZÀ-Þ .'’-]{1,24}:[ \t]+(?=\S)")
 _DIALOGUE = re.compile(r"(?:Dialogue|Comment):[ \t]*(?:[^,\n]{0,100},){9}")
 _SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d)", re.MULTILINE)
 _TAGS = re.compile(r"(?:</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*/?>\s*)+")
 _FRAMES = re.compile(r"\{\d+\}\{\d+\}")
 _HEADING_END = re.compile(r"[ \t]+(?:#+|\{#[^{}\s]{1,99}\})[ \t]*\Z")
 _DEFINITION = re.compile(r"[ \t]{0,3}\[([^\[\]^][^\[\]]{0,198})\]:[ \t]*\S")
-_CALLOUT = re.compile(r"\[![A-Za-z]+\][+-]?[ \t]*")
+_CALLOUT = re.compile(r"\[![A-Za-z]+\][+-]?[ \t]*|(?:!!!|\?\?\?\+?) [a-z-]{1,30}(?:[ \t]+|$)")
 _COMMAND = re.compile(r"\$ \S|>>> \S|#!/|#(?:include|define|ifdef|endif)\b|<\?\w|<!\w")
 _CODE = re.compile(
     r"[;{}]$|^(?:[$%>] |@\w|import \w|from [\w.]+ import |def \w|class \w+[:({ ]|return\b"
@@ -64,7 +68,7 @@ _CELL_BREAK = re.compile(r"(?<!\\)\|")
 _WITH_BARS = re.compile(r"`[^`]+`|\{\{[^{}]*\}\}|\$\{[^{}]*\}|<%[^%]*%>")
 """Code and placeholders, whose bars part no cells: `{{ price | currency }}`."""
 _MOST_WITH_BARS = 200
-_COLUMN = re.compile(r"\t+| {3,}")
+_COLUMN = re.compile(r"\t+| {3,}|[ \t]*\.{5,}[ \t]*")
 # HTML in plain text: what is no part of a line.
 _ELEMENT = re.compile(
     r"</?(?:p|div|ul|ol|li|dl|dt|dd|table|tr|td|th|thead|tbody|h[1-6]|option|select|section|header|footer|body|html"
@@ -245,6 +249,9 @@ class _Reader:
                 break
             heading = heading or sign.startswith("#")
             begin, marked = mark.end(), True
+        speaker = _SPEAKER.match(text, begin, end) if self._in_cue else None
+        if speaker and not text[speaker.end() : end].isupper():
+            return speaker.end(), True, False
         for pattern in (_DIALOGUE, _FRAMES, _STAMP, _CLOCK, _NICK):
             found = pattern.match(text, begin, end)
             if (

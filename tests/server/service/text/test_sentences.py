@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from export.bundle import Framing, load_manifest
+from export.bundle import Framing
 from model.tokenizer import Tokenizer
 from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 from server.service.text.jobs import Job, ModelInput, T, together
@@ -336,15 +336,16 @@ def test_a_second_try_keeps_what_the_first_one_cut() -> None:
     assert [len(one.ids) > 12 for one in model.asked] == [True, False, False, False, False]
 
 
+@pytest.mark.parametrize("nothing", ["save", ""])
 @pytest.mark.parametrize(("guard", "expected"), [("mend", ["save", "Save"]), ("off", ["Save"])])
-def test_a_label_that_comes_back_is_read_as_it_stands(
-    repository: Path, guard: str, expected: list[str]
+def test_a_label_that_comes_back_or_is_lost_is_read_as_it_stands(
+    repository: Path, guard: str, expected: list[str], nothing: str
 ) -> None:
     tokenizer = Tokenizer.load(repository / "bundles/en-de/source.spm")
     translator = SentenceTranslator(ModelText(tokenizer, 64, Truecaser(tokenizer)))
     job = translator.translate(Segment("Save"), replace(WAY, guard=guard, framing=Framing((), (), ())))
     asked = [next(job)[0]]
-    said = tokenizer.decode(asked[0].ids)
+    said = nothing if guard == "mend" else "Save"
     while True:
         tokens = tuple(tokenizer.encode_target_batch([said])[0])
         result = SequenceResult((Hypothesis(tokens, -0.5),), "eos", 1, 1, 0.0, 0.0, 0.0)
@@ -357,23 +358,9 @@ def test_a_label_that_comes_back_is_read_as_it_stands(
     assert [tokenizer.decode(one.ids) for one in asked] == expected
 
 
-def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
-    bundle = repository / "bundles/fr-en"
-    tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))
-    text = load_manifest(bundle).text
-    assert text is not None
-    measured = Measured(translated_names=frozenset(text.translated_names))
-    translator = SentenceTranslator(ModelText(tokenizer, 128, None, measured))
-    job = translator.translate(Segment("Tom déteste Noël."), Way("fr", "en"))
-    asked = next(job)
-    with pytest.raises(StopIteration) as ended:
-        for answer in ("Tom hates Christmas.", "Tom hates PH1."):  # the second one keeps the mask of `Noël`
-            (ids,) = tokenizer.encode_target_batch([answer])
-            hypothesis = Hypothesis(tuple(ids), -0.5)
-            result = SequenceResult((hypothesis,), "eos", len(asked[0].ids), len(ids), 0.0, 0.0, 0.0)
-            asked = job.send([result])
-    assert ended.value.value.texts == ("Tom hates Christmas.",)
-    assert ended.value.value.guards == ()
+def test_what_the_model_has_no_word_for_comes_back_as_it_was() -> None:
+    found = Model(lambda one, words: [[]]).translate("one")
+    assert (found.texts, found.guards) == (("one",), (("truncated", "kept"),))
 
 
 def test_lost_quotes_come_back() -> None:

@@ -38,6 +38,7 @@ def test_a_sentence_in_capitals_gets_the_case_of_its_words(
         ("Vegetables", "vegetables"),
         ("Save", "save"),
         ("Paris", "Paris"),  # a name alone
+        ("Wednesday", "Wednesday"),  # never in small letters
         ("Schule", "Schule"),
         ("Vegetables!", "Vegetables!"),  # a sentence
         ("Red Vegetables", "Red Vegetables"),

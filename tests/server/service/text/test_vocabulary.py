@@ -53,6 +53,7 @@ def test_signs_of_a_kind_stand_for_each_other(few_signs: Vocabulary, text: str, 
         ("from Москва to Wien", ["Москва"]),
         ("R&D works", ["R&D"]),
         ("αβγδ and more", ["αβγδ"]),
+        ("the soup ต้มยำ is hot", ["ต้มยำ"]),  # a mark between its letters
     ],
 )
 def test_words_that_it_can_not_spell_are_spans(few_signs: Vocabulary, text: str, kept: list[str]) -> None:

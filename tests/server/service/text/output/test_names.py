@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from export.bundle import load_manifest
 from model.tokenizer import Tokenizer
+from server.engine.sequence import Hypothesis, SequenceResult
 from server.service.text.model_text import Measured, ModelText
 from server.service.text.segment import Segment, Span, Target
+from server.service.text.sentences import SentenceTranslator, Way
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +163,22 @@ def test_german_words_of_many_pieces_are_names(
 def test_what_is_protected_keeps_its_letters(listing: ModelText) -> None:
     target = Target("Ich traf kowalski.", (Span(9, 17),))
     assert listing.shaped(Segment("I met Kowalski there."), target, "en", "de") == target
+
+
+def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
+    bundle = repository / "bundles/fr-en"
+    tokenizer = Tokenizer.load(*load_manifest(bundle).tokenizer.paths(bundle))
+    text = load_manifest(bundle).text
+    assert text is not None
+    measured = Measured(translated_names=frozenset(text.translated_names))
+    translator = SentenceTranslator(ModelText(tokenizer, 128, None, measured))
+    job = translator.translate(Segment("Tom déteste Noël."), Way("fr", "en"))
+    asked = next(job)
+    with pytest.raises(StopIteration) as ended:
+        for answer in ("Tom hates Christmas.", "Tom hates PH1."):  # the second one keeps the mask of `Noël`
+            (ids,) = tokenizer.encode_target_batch([answer])
+            hypothesis = Hypothesis(tuple(ids), -0.5)
+            result = SequenceResult((hypothesis,), "eos", len(asked[0].ids), len(ids), 0.0, 0.0, 0.0)
+            asked = job.send([result])
+    assert ended.value.value.texts == ("Tom hates Christmas.",)
+    assert ended.value.value.guards == ()

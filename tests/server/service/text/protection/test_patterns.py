@@ -21,7 +21,7 @@ PLACEHOLDERS = (
     "$(name)", "$user->name", "\\(user.name)", "*|FNAME|*", "##NAME##", "@@name@@", "@PROJECT_NAME@",
     "$$NAME$$", "<<name>>", "[% name %]", "<?= $name ?>", "<?php echo $n; ?>", "[site:url]", "@:common.ok",
     "&brandShortName;", "&nbsp;", "&#160;", '{ DATETIME($day, month: "long") }', "{ -brand-name }",
-    "\\C[2]", "\\SE[door]", "[SHOP-99|https://jira.example/SHOP-99]",
+    "office{'@'}mail.example", "\\C[2]", "\\SE[door]", "[SHOP-99|https://jira.example/SHOP-99]",
     "<strong>", '<a href="x">', "<br/>", "<@U04AB9XYZ>", "<#C02QWERTY|releases>", "<:wave:1234>",
 )  # fmt: skip
 ADDRESSES = (
@@ -38,7 +38,7 @@ PATHS = (
     ".env", "r/cooking", "signal.sigwaitinfo", "datetime.UTC", "os.path.join()", 'method="POST"', "C#", "C++",
     ".NET", "ASP.NET", "src/main/flowers", "app/models/user", "\\\\\\\\server\\\\share",
     "rgba(0, 0, 0, 0.5)", "git pull", "docker compose up -d", "sudo apt-get install", "npm run build",
-    "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
+    "HKEY_CURRENT_USER\\Software\\Notes", "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",

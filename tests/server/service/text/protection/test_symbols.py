@@ -96,6 +96,8 @@ def test_a_text_without_signs_is_left_alone(text: str) -> None:
         ("I 😀 you.", "I you.", ["😀 "]),
         ("Great! 👍🏽", "Great!", [" 👍🏽"]),
         ("✅ Done", "Done", ["✅ "]),
+        ("(╯°□°)╯ broken", "broken", ["(╯°□°)╯ "]),
+        ("It has 5° (warm) (°C)", "It has 5° (warm) (°C)", []),
         ("We are 👩‍👩‍👧 here", "We are here", ["👩‍👩‍👧 "]),
         ("from 🇩🇪 to 🇫🇷 now", "from to now", ["🇩🇪 ", "🇫🇷 "]),
         ("Nice :) really", "Nice really", [":) "]),
