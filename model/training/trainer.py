@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from model.checkpoint import load_model_tensors, new_model
 from model.data.batching import Batch, take_share
-from model.data.corpus import read_pairs
+from model.data.corpus import DescribedFeatures, ParallelText, read_pairs
 from model.data.dataset import TrainingSet
 from model.data.directions import with_directions
 from model.data.prefetch import prefetched
@@ -77,22 +77,23 @@ class Trainer:
         self.quiet = quiet or not self.processes.first
         self._say(f"the run's directory: {out}")
         self.device = torch.device(f"cuda:{self.processes.local_rank}" if wanted == "cuda" else wanted)
+        # Before anything is written: a broken dev set leaves nothing behind.
+        dev = [read_pairs(text.dev_source, text.dev_target) for text in self.recipe.corpus.directions]
         if training.threads:
             torch.set_num_threads(training.threads)
         torch.manual_seed(training.seed)
         self.run_directory = RunDirectory(
             out, self.recipe, recipe_file.read_text(encoding="utf-8"), self.processes, quiet=self.quiet
         )
-        self._read_corpus(recipe_file)
+        self._read_corpus(recipe_file, dev)
         self._build_model(recipe_file)
         self._stop = self._stop_agreed = self._averaged = False
         self._started = time.monotonic()
         self._times: deque[float] = deque(maxlen=_PACE_UPDATES)
 
-    def _read_corpus(self, recipe_file: Path) -> None:
-        """Read the dev set and the vocabulary, tokenise the corpus, settle the architecture."""
+    def _read_corpus(self, recipe_file: Path, dev: list[ParallelText | DescribedFeatures]) -> None:
+        """Read or learn the vocabulary, tokenise the corpus and the dev set, settle the architecture."""
         corpus = self.recipe.corpus
-        dev = [read_pairs(text.dev_source, text.dev_target) for text in corpus.directions]
         with self.processes.watched():
             self.tokenizer = self.run_directory.tokenizer(self._say)
         self.special = self.run_directory.special
