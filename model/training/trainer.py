@@ -394,8 +394,7 @@ class Trainer:
 
 def _device(wanted: str, recipe_file: Path) -> str:
     """Choose between cpu and cuda; ``wanted`` may be auto."""
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda" and not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    if wanted == "cuda" and not has_gpu:
         raise RecipeError(f"{recipe_file}: device is cuda, but torch sees none; use cpu or auto")
-    return wanted
+    return wanted if wanted != "auto" else "cuda" if has_gpu else "cpu"
