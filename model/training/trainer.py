@@ -92,7 +92,7 @@ class Trainer:
         self._times: deque[float] = deque(maxlen=_PACE_UPDATES)
 
     def _read_corpus(self, recipe_file: Path, dev: list[ParallelText | DescribedFeatures]) -> None:
-        """Read or learn the vocabulary, tokenise the corpus and the dev set, settle the architecture."""
+        """Read or learn the vocabulary, tokenise the corpus, choose the architecture."""
         corpus = self.recipe.corpus
         with self.processes.watched():
             self.tokenizer = self.run_directory.tokenizer(self._say)

@@ -5,6 +5,7 @@ until it is cut into sentences, and a sentence from then on.
 """
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -216,3 +217,8 @@ def moved_by(edits: Sequence[tuple[int, int, str]]) -> Callable[[int], int]:
         return offset + shifts[index]
 
     return to
+
+
+def is_of_word(character: str) -> bool:
+    """Tell whether a character is a letter, a digit, or a mark of a letter (Thai, Hindi, NFD)."""
+    return character.isalnum() or unicodedata.category(character)[0] == "M"

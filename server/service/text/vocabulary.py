@@ -8,7 +8,7 @@ from functools import lru_cache
 from model.tokenizer import Tokenizer
 from server.service.text.protection.symbols import FINAL_MARKS
 from server.service.text.protection.writing import escaped
-from server.service.text.segment import Segment, Span, Tag
+from server.service.text.segment import Segment, Span, Tag, is_of_word
 
 # What a model without the character reads in its place.
 _INSTEAD = {
@@ -175,12 +175,8 @@ def _is_within_word(text: str, position: int) -> bool:
 
 def _word_around(text: str, position: int, first: int, last: int) -> tuple[int, int]:
     start, end = position, position + 1
-    while start > first and _is_of_word(text[start - 1]):
+    while start > first and is_of_word(text[start - 1]):
         start -= 1
-    while end < last and _is_of_word(text[end]):
+    while end < last and is_of_word(text[end]):
         end += 1
     return start, end
-
-
-def _is_of_word(character: str) -> bool:
-    return character.isalnum() or unicodedata.category(character)[0] == "M"  # marks of Thai, Arabic, Hindi

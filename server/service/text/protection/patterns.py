@@ -5,11 +5,10 @@ every character is bounded in length.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from server.service.text.segment import Segment, Span
+from server.service.text.segment import Segment, Span, is_of_word
 
 # Placeholders of programs: printf, Go, Python, ICU, Fluent, Angular, Vue, Rails, i18next, Qt, Swift, XLIFF,
 # DTD, Smarty, PHP, Drupal, Mailchimp, CMake.
@@ -82,11 +81,12 @@ _PATH = "|".join([
     r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",
 ])  # fmt: skip
 _FREE = r"(?<![^\s(\[“\"'])"
-_PROGRAM = r"(?:docker(?:[ -]compose)?|git|npm|yarn|pnpm|pip3?|apt(?:-get)?|dnf|brew|kubectl|systemctl)"
-_PROGRAM_NAMES = (
-    *("docker ", "compose ", "git ", "npm ", "yarn ", "pip ", "pip3 ", "apt ", "apt-get ", "dnf ", "brew "),
-    *("kubectl ", "systemctl "),
+_PROGRAMS = (
+    *("docker compose", "docker-compose", "docker", "git", "npm", "yarn", "pnpm", "pip3", "pip", "apt-get"),
+    *("apt", "dnf", "brew", "kubectl", "systemctl"),
 )
+_PROGRAM = f"(?:{'|'.join(_PROGRAMS)})"
+_PROGRAM_ENDS = tuple(f"{name} " for name in _PROGRAMS)
 _BASES = re.compile("[ACGTU]{10}")
 _SUBCOMMAND = (
     "up|down|pull|push|run|build|exec|logs|ps|restart|install|update|upgrade|remove|start|stop|status|enable"
@@ -211,7 +211,7 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
 
 def has_words_of_code(text: str) -> bool:
     """Tell whether a text of nothing but letters may hold spans all the same: commands, bases of DNA."""
-    return any(name in text for name in _PROGRAM_NAMES) or _BASES.search(text) is not None
+    return any(name in text for name in _PROGRAM_ENDS) or _BASES.search(text) is not None
 
 
 def _matches(text: str) -> list[tuple[int, int]]:
@@ -282,19 +282,15 @@ def _whole_words(text: str, found: Sequence[tuple[int, int]]) -> list[tuple[int,
     wide = []
     for start, end in found:
         if text[start].isalnum():
-            while start and _is_of_word(text[start - 1]):
+            while start and is_of_word(text[start - 1]):
                 start -= 1
-        while end < len(text) and _is_of_word(text[end]):
+        while end < len(text) and is_of_word(text[end]):
             end += 1
         if not text[start].isalnum():
             while start and text[start - 1].isalpha() and text[start] != "<":
                 start -= 1
         wide.append((start, end))
     return wide
-
-
-def _is_of_word(character: str) -> bool:
-    return character.isalnum() or unicodedata.category(character) == "Mn"
 
 
 def _merged(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
