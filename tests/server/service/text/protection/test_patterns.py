@@ -38,7 +38,7 @@ PATHS = (
     ".env", "r/cooking", "signal.sigwaitinfo", "datetime.UTC", "os.path.join()", 'method="POST"', "C#", "C++",
     ".NET", "ASP.NET", "src/main/flowers", "app/models/user", "\\\\\\\\server\\\\share",
     "rgba(0, 0, 0, 0.5)", "git pull", "docker compose up -d", "sudo apt-get install", "npm run build",
-    "HKEY_CURRENT_USER\\Software\\Notes", "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
+    "/tmp", "/help", "HKEY_CURRENT_USER\\Software\\Notes", "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",
@@ -58,7 +58,7 @@ SERIALS = (
 PLAIN = (
     "Mr. Smith met Mrs. Jones at St. Mary's, i.e. in the old church, e.g. on Sundays.",
     "It is open 24/7, and/or on request :) isn't it?",
-    "Here and/or there, he/she/they, home/away, images/videos, tests and docs.",
+    "Here and/or there, this /and that, 5 /day, he/she/they, home/away, images/videos, tests and docs.",
     "He came at 3 pm, left at 3 a.m. and slept (badly) until noon; then: coffee!",
     "\"Well,\" said she, 'that's what I'd call a well-known, state-of-the-art, 13-year-old joke...'",
     "Chapter 3 of 12; the 1st, 2nd and 3rd of May; 9/11, 1/2 and 50 people. AC/DC & Co.",
