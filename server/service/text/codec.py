@@ -16,6 +16,7 @@ from server.service.text.options import TextOptions
 from server.service.text.protection.patterns import compile_protected
 from server.service.text.reading.html import read_attributes, read_html
 from server.service.text.reading.plain import read_plain
+from server.service.text.reading.signatures import keep_signatures
 from server.service.text.segment import Segment
 from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
 
@@ -218,7 +219,7 @@ class TextCodec:
             blocks = read_plain(
                 text, every_line=reading.every_line or reading.options.split_lines, language=way.source
             )
-        return (yield from self._blocks(blocks, way, reading, protect, begin))
+        return (yield from self._blocks(keep_signatures(blocks), way, reading, protect, begin))
 
     def _blocks(
         self,
