@@ -40,6 +40,13 @@ _OFFICES = re.compile(
     r"Pr[eäé]sident|Speaker|Chair|Minister|Kommissar|Commission|Direct|Direkt|Vorsitz|Christ"
 )
 """What follows a title, too, and is no name."""
+_CAPITALIZED = r"[A-ZÀ-ÞŒ][a-zß-ÿœ]+(?:-[A-ZÀ-ÞŒ][a-zß-ÿœ]+)*"
+_WITH_PARTICLE = re.compile(
+    rf"(?<![\w'’.-])(?P<first>{_CAPITALIZED}(?: {_CAPITALIZED})?) "
+    r"(?:(?:[Dd]el?|du|van|vo[nm]|d[ia]|dos|b[ei]n|ibn) (?:(?:[LlDd]a|[Ll]os|las|[Ll]e|[Ee]l|de[rn]) ){0,2}"
+    rf"|[dD]['’])(?P<last>{_CAPITALIZED})(?![\w-])"
+)
+"""Of persons and places: `Luis de Guindos`, `Jerez de la Frontera`, `Otto von Bismarck`."""
 _LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
 _SPELLED_PIECES = 3
 _MOST_NAMES = 3
@@ -121,10 +128,10 @@ class Names:
                 or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
                 or (not is_short and self._is_said(without_accents(name.lower()), plain))
-                or any(span.start < end and start < span.end for span in segment.spans)
+                or any(_overlap(Span(start, end), span) for span in segment.spans)
             ):
                 continue
-            spelled = pieces >= _SPELLED_PIECES and "-" not in name
+            spelled = pieces >= _SPELLED_PIECES and name.count("-") != 1
             if (
                 (spelled and self._translated)
                 or is_sure
@@ -135,6 +142,9 @@ class Names:
                     found[-1] = Span(found[-1].start, end)  # one mask for a full name
                 else:
                     found.append(Span(start, end))
+        joined = self._lost_with_particles(segment, target, said, language)
+        found = [span for span in found if not any(_overlap(span, one) for one in joined)] + joined
+        found.sort(key=lambda span: span.start)
         return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
 
     def recased(self, segment: Segment, target: Target, language: str, target_language: str) -> Target:
@@ -168,6 +178,61 @@ class Names:
                 continue
             edits.append((*place, name))
         return target.edited(sorted(set(edits)))
+
+    def _lost_with_particles(
+        self, segment: Segment, target: Target, said: Collection[str], language: str
+    ) -> list[Span]:
+        """Find names such as `Luis de Guindos` whose parts or particles a translation has not."""
+        if not self._translated:
+            return []
+        spans = []
+        for match in _WITH_PARTICLE.finditer(segment.text):
+            start, first = match.start(), match["first"].split(" ")
+            if _is_common(first[0], language) and len(first) > 1:  # `Con Vicente del Bosque`
+                start += len(first.pop(0)) + 1
+            name = Span(start, match.end())
+            if segment.text[start : match.end()] in target.text or any(
+                _overlap(name, span) for span in segment.spans
+            ):
+                continue
+            if self._is_name_with_particle(start, first, match["last"], target.text, said, language):
+                spans.append(name)
+        return spans
+
+    def _is_name_with_particle(
+        self, start: int, first: Sequence[str], last: str, text: str, said: Collection[str], language: str
+    ) -> bool:
+        """Tell a name from `Ministerio de Defensa`: one part is unknown, and none is a word.
+
+        Args:
+            start: where it begins in its sentence.
+            first: its words before the particles.
+            last: that behind them.
+            text: the translation.
+            said: words with a capital of it.
+            language: of the sentence.
+        """
+        count = self._vocabulary.count_pieces
+        if last in self._translated or any(
+            word in self._translated or _is_common(word, language) for word in first
+        ):
+            return False
+        if all(self._is_known(word) for word in (*first, last)):
+            return False
+        # At the beginning `Vivienda` may be any word.
+        is_sure = start > 0 or not self._is_known(last)
+        return all(
+            word in said
+            or (not self._is_known(word) and get_close_matches(word, said, 1, _ALIKE))
+            or (
+                language not in CAPITAL_NOUNS
+                and (
+                    count(word) < count(word.lower())
+                    or (is_sure and not self._is_known(word) and self._is_untranslated(word, text))
+                )
+            )
+            for word in first
+        )
 
     def _is_known(self, name: str) -> bool:
         """Tell whether the model has few pieces for a word, with or without its capital (`Fourth`)."""
@@ -256,6 +321,10 @@ class Names:
     def _is_untranslated(self, name: str, text: str) -> bool:
         many = self._vocabulary.count_pieces(name) > _MANY_PIECES
         return self._coverage is None or self._coverage(name, text) < _TRANSLATED[many]
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def _is_in_other_letters(text: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from export.bundle import load_manifest
 from model.tokenizer import Tokenizer
 from server.engine.sequence import Hypothesis, SequenceResult
+from server.service.models.loading import read_measured
 from server.service.text.model_text import Measured, ModelText
 from server.service.text.segment import Segment, Span, Target
 from server.service.text.sentences import SentenceTranslator, Way
@@ -182,3 +183,38 @@ def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
             asked = job.send([result])
     assert ended.value.value.texts == ("Tom hates Christmas.",)
     assert ended.value.value.guards == ()
+
+
+@pytest.fixture(scope="module")
+def spanish(repository: Path) -> ModelText:
+    """The text side of the shipped Spanish-English model."""
+    bundle = repository / "bundles/es-en"
+    tokenizer = Tokenizer.load(bundle / "source.spm")
+    return ModelText(tokenizer, 128, measured=read_measured(bundle, load_manifest(bundle), tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Luis de Guindos llegó.", "Guindos arrived.", ["Luis de Guindos"]),
+        ("Viven en Jerez de la Frontera.", "They live in Jerez of the frontera.", ["Jerez de la Frontera"]),
+        ("Viven en Jerez de la Frontera.", "They live in Jerez de la Frontera.", []),
+        ("Con Vicente del Bosque y su hijo.", "With Vicente of the Bosque.", ["Vicente del Bosque"]),
+        ("Con Valérie d'Astier.", "With Valérie of Astier.", ["Valérie d'Astier"]),
+        ("Es la Universidad de Sevilla.", "It is the University of Sevilla.", []),
+        ("El Ministerio de Educación calla.", "The Ministry of Education is silent.", []),
+        ("Con Felipe de España.", "With Felipe of Spain.", []),
+        ("Vivienda de Protección Oficial", "Official protected housing", []),
+    ],
+)
+def test_names_with_particles_stay_whole(
+    spanish: ModelText, source: str, target: str, expected: list[str]
+) -> None:
+    assert lost(spanish, source, target, "es") == expected
+
+
+def test_a_german_name_with_a_particle_was_said_in_part(listing: ModelText) -> None:
+    assert lost(listing, "Er traf Karl von Habsburg.", "He met Karl from Habsburg.", "de") == [
+        "Karl von Habsburg"
+    ]
+    assert lost(listing, "Der Präsident von Kasachstan kam.", "The president of Kazakhstan came.", "de") == []
