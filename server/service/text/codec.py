@@ -14,9 +14,9 @@ from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import TextOptions
 from server.service.text.protection.patterns import compile_protected
+from server.service.text.protection.signatures import keep_signatures
 from server.service.text.reading.html import read_attributes, read_html
 from server.service.text.reading.plain import read_plain
-from server.service.text.reading.signatures import keep_signatures
 from server.service.text.segment import Segment
 from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
 

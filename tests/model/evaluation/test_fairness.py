@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from model.evaluation.fairness import FairnessError, Profession, fairness, gender_of
+from model.evaluation.fairness import (
+    FairnessError,
+    Profession,
+    fairness,
+    gender_of,
+    read_counterfactuals,
+    read_professions,
+)
 
+OWN = Path(__file__).parents[3] / "benchmarks" / "inputs" / "fairness"
 PAIRS = [
     ("She is a singer.", "He is a singer.", "Sie ist Sängerin.", "Er ist Sänger."),
     ("The old queen slept.", "The old king slept.", "Die alte Königin schlief.", "Der alte König schlief."),
@@ -107,3 +115,26 @@ def test_what_is_missing_is_said(folder: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(FairnessError, match=r"en\.txt line 1"):
         fairness(folder, "en", "de", list, links)
+
+
+@pytest.mark.parametrize("target", ["de", "es", "fr"])
+def test_a_perfect_system_is_fair_on_our_own_set(target: str) -> None:
+    pairs = read_counterfactuals(OWN, "en", target)
+    assert pairs is not None
+    answers = dict(
+        zip([*pairs.female, *pairs.male], [*pairs.female_references, *pairs.male_references], strict=True)
+    )
+    found = fairness(OWN, "en", target, lambda texts: [answers[text] for text in texts])["mt_geneval"]
+    assert found["gap"] == 0
+    assert found["female"] == found["male"] == {"accuracy": 100, "decided": 100, "decided_sentences": 150}
+
+
+def test_our_own_professions_are_half_women_and_half_cliches() -> None:
+    lines, pro, anti = (read_professions(OWN, f"{name}.txt") for name in ("en", "en_pro", "en_anti"))
+    assert lines
+    assert pro
+    assert anti
+    assert sorted(lines, key=str) == sorted([*pro, *anti], key=str)
+    for some in (lines, pro, anti):
+        assert 2 * [line.gender for line in some].count("female") == len(some)
+    assert all(line.sentence.split()[line.place].strip(".,").isalpha() for line in lines)

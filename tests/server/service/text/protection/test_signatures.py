@@ -2,9 +2,9 @@
 
 import pytest
 
+from server.service.text.protection.signatures import keep_signatures
 from server.service.text.reading.html import read_html
 from server.service.text.reading.plain import read_plain
-from server.service.text.reading.signatures import keep_signatures
 from server.service.text.segment import Segment
 
 
