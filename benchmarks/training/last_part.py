@@ -1,4 +1,4 @@
-"""Makes the text of a shipped model's last stage: some of its corpus, and lines of our own beside it.
+"""Makes the text of a last stage of training: some of a corpus, and lines of our own beside it.
 
     dragoman corpus recipes/broad-en-es.corpus.toml --out data/corpus-en-es
     python -m benchmarks.training.last_part data/corpus-en-es en es --out data/part

@@ -1,4 +1,4 @@
-"""The text of a shipped model's last stage."""
+"""The text of a last stage of training."""
 
 import gzip
 from pathlib import Path
