@@ -219,7 +219,9 @@ class TextCodec:
             blocks = read_plain(
                 text, every_line=reading.every_line or reading.options.split_lines, language=way.source
             )
-        return (yield from self._blocks(keep_signatures(blocks), way, reading, protect, begin))
+        if len(blocks) > 1:
+            blocks = keep_signatures(blocks)
+        return (yield from self._blocks(blocks, way, reading, protect, begin))
 
     def _blocks(
         self,
