@@ -75,7 +75,7 @@ _PATH = "|".join([
     r"(?<![\w/.:<])(?:~|\.{1,2})?(?:/[\w.@+\-]+){2,40}/?",
     r"(?<![\w/.:<])(?:~|\.{1,2})/[\w.@+\-]+/?",
     # Of one part: `/tmp`, `/help`, a command of a chat; not `and /or`, `5 /day`.
-    r"(?<![^\s(\[\"'“„«‘])(?<!\d\s)/(?!(?:and|or|und|oder|et|ou|y|o)\b)[a-z][\w\-]{1,30}(?![\w/])",
+    r"(?<![^\s(\"'“„«‘])(?<!\d\s)/(?!(?:and|or|und|oder|et|ou|y|o)\b)[a-z][\w\-]{1,30}(?![\w/])",
     r"(?<![\w/.\-])(?:(?:src|lib|bin|dist|node_modules)/|(?:app|assets|build|config|docs|home|include|public|static|tests?|usr|var|vendor)"
     r"/[\w.\-]{1,60}/)[\w.\-]{1,60}(?:/[\w.\-]{1,60}){0,20}/?",
     r"(?<![\w/.\-])[\w\-]{1,60}(?:[/.][\w\-]{1,60}){0,20}\.(?:py|js|ts|jsx|tsx|json|ya?ml|toml|ini|cfg|conf|md|txt|csv|tsv|xml|html?"
