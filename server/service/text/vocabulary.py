@@ -18,6 +18,9 @@ _INSTEAD = {
 _DASH = re.compile(r"(?<=[^\W\d_])[ \u00a0][—–-](?=[ \u00a0][^\W\d_])")
 """Around what is put in between. A model that has no `–` has seen no such dash, and reads a comma well."""
 _AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
+_TWO_MARKS = "\u1e00"
+"""From here on letters have two marks (`ễ`), and many bytes: what models make of them is no copy."""
+_NAME_BEHIND = re.compile(r"(?: [^\W\d_][\w’-]{0,30}\w){1,3}")
 _MAX_WORDS = 20_000
 _FEWEST_PIECES = 1000
 """Of a vocabulary that says something about words; a smaller one spells them all."""
@@ -106,6 +109,7 @@ class Vocabulary:
             and self._has_bytes
             and character.isalpha()
             and plain[0].isascii()
+            and character < _TWO_MARKS
         )
 
     def _without(self, segment: Segment, strange: set[str], language: str) -> Segment:
@@ -123,13 +127,15 @@ class Vocabulary:
                 position += 1
                 continue
             end = position + 1
-            new = None if character in self._lost_letters else self._instead(text, position, language)
+            is_kept = character in self._lost_letters or (character >= _TWO_MARKS and character.isalpha())
+            new = None if is_kept else self._instead(text, position, language)
             if new is not None:
                 edits.append((position, end, new))
             elif character.isalnum() or _is_within_word(text, position):
                 first = kept[index - 1].end if index else 0
                 last = kept[index].start if index < len(kept) else len(text)
                 begin, end = _word_around(text, position, max(first, edits[-1][1] if edits else 0), last)
+                end = _end_of_name(text, begin, end, last)
                 if spans and len(spans) > len(kept) and spans[-1].end >= begin:
                     begin = spans.pop().start
                 spans.append(Span(begin, end))
@@ -171,6 +177,18 @@ def _is_within_word(text: str, position: int) -> bool:
     """Tell whether a sign stands between letters and is no sign that parts words: `R&D`."""
     around = text[position - 1 : position], text[position + 1 : position + 2]
     return text[position] not in "/|\\" and all(map(str.isalnum, around))
+
+
+def _end_of_name(text: str, start: int, end: int, last: int) -> int:
+    """Go on behind a word over others with capitals: `Thảo` is kept, and with it `Thảo Trần`."""
+    following = _NAME_BEHIND.match(text, end, last) if text[start].isupper() else None
+    if following is None:
+        return end
+    for word in following[0].split(" ")[1:]:
+        if not word[0].isupper():
+            break
+        end += len(word) + 1
+    return end
 
 
 def _word_around(text: str, position: int, first: int, last: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
 from server.service.text.detection.word_lists import COMMON_WORDS
+from server.service.text.output.full_names import FullNames, overlap
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.segment import Segment, Span, Target
@@ -30,23 +31,17 @@ _ADJECTIVE = re.compile(r"-|ische[mnrs]?$")
 _TITLED = {
     language: re.compile(rf"(?<!\w)(?:{titles}) (?:(?:Dr|Prof)\. )*$")
     for language, titles in {
-        "de": r"Frau|Herrn?|Familie|Dr\.|Prof\.",
-        "en": r"M(?:r|rs|s)\.?|Miss|Dr\.?|Prof\.",
-        "es": r"[Ss]eñor(?:a|ita)?|[Ss]ra?\.|[Dd](?:on|oña|ra?\.)",
-        "fr": r"[Mm](?:onsieur|adame|ademoiselle|me|lle)|M\.|Dr",
+        "de": r"Frau|Herrn?|Familie|Dr\.|Prof\.|heiß(?:t|e|en)(?: (?:er|sie|es))?"
+        r"|nenn(?:t|e|en) (?:ihn|sie|mich|uns)(?: nur| auch)?",
+        "en": r"M(?:r|rs|s)\.?|Miss|Dr\.?|Prof\.|named|nicknamed|calls? (?:him|her|me)|knows? (?:him|her) as",
+        "es": r"[Ss]eñor(?:a|ita)?|[Ss]ra?\.|[Dd](?:on|oña|ra?\.)|(?:se|te) llama|me llamo|llamad[oa]",
+        "fr": r"[Mm](?:onsieur|adame|ademoiselle|me|lle)|M\.|Dr|[smt]['’]appelles?|(?:sur)?nommée?",
     }.items()
 }
 _OFFICES = re.compile(
     r"Pr[eäé]sident|Speaker|Chair|Minister|Kommissar|Commission|Direct|Direkt|Vorsitz|Christ"
 )
 """What follows a title, too, and is no name."""
-_CAPITALIZED = r"[A-ZÀ-ÞŒ][a-zß-ÿœ]+(?:-[A-ZÀ-ÞŒ][a-zß-ÿœ]+)*"
-_WITH_PARTICLE = re.compile(
-    rf"(?<![\w'’.-])(?P<first>{_CAPITALIZED}(?: {_CAPITALIZED})?) "
-    r"(?:(?:[Dd]el?|du|van|vo[nm]|d[ia]|dos|b[ei]n|ibn) (?:(?:[LlDd]a|[Ll]os|las|[Ll]e|[Ee]l|de[rn]) ){0,2}"
-    rf"|[dD]['’])(?P<last>{_CAPITALIZED})(?![\w-])"
-)
-"""Of persons and places: `Luis de Guindos`, `Jerez de la Frontera`, `Otto von Bismarck`."""
 _LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
 _SPELLED_PIECES = 3
 _MOST_NAMES = 3
@@ -87,6 +82,9 @@ class Names:
         self._translated = translated
         self._restored = restored
         self._coverage = coverage
+        self._full_names = FullNames(
+            self._is_known, vocabulary.count_pieces, self._is_untranslated, translated
+        )
 
     def lost(self, segment: Segment, target: Target, language: str) -> list[Span]:
         """Find names and abbreviations that a translation has not.
@@ -128,7 +126,7 @@ class Names:
                 or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
                 or (not is_short and self._is_said(without_accents(name.lower()), plain))
-                or any(_overlap(Span(start, end), span) for span in segment.spans)
+                or any(overlap(Span(start, end), span) for span in segment.spans)
             ):
                 continue
             spelled = pieces >= _SPELLED_PIECES and name.count("-") != 1
@@ -142,9 +140,10 @@ class Names:
                     found[-1] = Span(found[-1].start, end)  # one mask for a full name
                 else:
                     found.append(Span(start, end))
-        joined = self._lost_with_particles(segment, target, said, language)
-        found = [span for span in found if not any(_overlap(span, one) for one in joined)] + joined
-        found.sort(key=lambda span: span.start)
+        if self._translated and self._coverage is not None:
+            full = self._full_names.lost(segment, target.text, said, language)
+            found = [span for span in found if not any(overlap(span, one) for one in full)] + full
+            found.sort(key=lambda span: span.start)
         return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
 
     def recased(self, segment: Segment, target: Target, language: str, target_language: str) -> Target:
@@ -178,61 +177,6 @@ class Names:
                 continue
             edits.append((*place, name))
         return target.edited(sorted(set(edits)))
-
-    def _lost_with_particles(
-        self, segment: Segment, target: Target, said: Collection[str], language: str
-    ) -> list[Span]:
-        """Find names such as `Luis de Guindos` whose parts or particles a translation has not."""
-        if not self._translated:
-            return []
-        spans = []
-        for match in _WITH_PARTICLE.finditer(segment.text):
-            start, first = match.start(), match["first"].split(" ")
-            if _is_common(first[0], language) and len(first) > 1:  # `Con Vicente del Bosque`
-                start += len(first.pop(0)) + 1
-            name = Span(start, match.end())
-            if segment.text[start : match.end()] in target.text or any(
-                _overlap(name, span) for span in segment.spans
-            ):
-                continue
-            if self._is_name_with_particle(start, first, match["last"], target.text, said, language):
-                spans.append(name)
-        return spans
-
-    def _is_name_with_particle(
-        self, start: int, first: Sequence[str], last: str, text: str, said: Collection[str], language: str
-    ) -> bool:
-        """Tell a name from `Ministerio de Defensa`: one part is unknown, and none is a word.
-
-        Args:
-            start: where it begins in its sentence.
-            first: its words before the particles.
-            last: that behind them.
-            text: the translation.
-            said: words with a capital of it.
-            language: of the sentence.
-        """
-        count = self._vocabulary.count_pieces
-        if last in self._translated or any(
-            word in self._translated or _is_common(word, language) for word in first
-        ):
-            return False
-        if all(self._is_known(word) for word in (*first, last)):
-            return False
-        # At the beginning `Vivienda` may be any word.
-        is_sure = start > 0 or not self._is_known(last)
-        return all(
-            word in said
-            or (not self._is_known(word) and get_close_matches(word, said, 1, _ALIKE))
-            or (
-                language not in CAPITAL_NOUNS
-                and (
-                    count(word) < count(word.lower())
-                    or (is_sure and not self._is_known(word) and self._is_untranslated(word, text))
-                )
-            )
-            for word in first
-        )
 
     def _is_known(self, name: str) -> bool:
         """Tell whether the model has few pieces for a word, with or without its capital (`Fourth`)."""
@@ -323,17 +267,13 @@ class Names:
         return self._coverage is None or self._coverage(name, text) < _TRANSLATED[many]
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
 def _is_in_other_letters(text: str) -> bool:
     """Tell whether a translation is in letters that write names in another way: `Смит`."""
     return 2 * len(_LATIN.findall(text)) < sum(map(str.isalpha, text))
 
 
 def _is_titled(text: str, match: re.Match[str], language: str) -> bool:
-    """Tell whether a word follows a title: `Herr Koch` is no cook."""
+    """Tell whether a word follows a title or a verb of naming: `Herr Koch` is no cook."""
     titled = _TITLED.get(language)
     return (
         titled is not None

@@ -167,6 +167,19 @@ _DOTTED = "|".join([
     r"(?<![\w.@])[a-z_][a-z0-9_]{1,60}(?:\.(?:[a-z_][a-z0-9_]{1,60}|[A-Z]{2,60})){1,10}(?:\(\)|(?![\w(]))",
 ])  # fmt: skip
 
+# Of houses: `Lindenweg 4`, `14 Thistledown Close`, `12 rue des Lilas`, `calle Mayor 3`.
+_CAPITAL = r"[A-ZÀ-ÖØ-Þ][\w\-]{1,30}"
+_STREET = "|".join([
+    r"(?<![\w\-])[A-ZÄÖÜ][\w\-]{1,40}(?:straße|strasse|str\.|weg|gasse|allee|stieg|damm|ufer|platz)"
+    r" \d{1,4}(?: ?[a-h])?(?![\w.,:]\d|\w)",
+    r"(?<![\w.,])\d{1,5}[A-Za-z]? (?:[A-Z][\w'’]{1,30} ){1,2}"
+    r"(?:Street|St|Road|Rd|Close|Lane|Avenue|Ave|Drive|Court|Square|Terrace|Crescent)(?![\w'’])",
+    r"(?<![\w.,])\d{1,5}(?: bis| ter)?,? (?:rue|avenue|boulevard|chemin|allée|impasse)"
+    rf" (?:d[eu] |des |de la |(?:de l|d)['’])?{_CAPITAL}(?: {_CAPITAL})?",
+    r"(?<!\w)(?:[Cc]alle|[Aa]venida|[Pp]laza|[Pp]aseo) (?:del? |de las? |de los )?"
+    rf"{_CAPITAL}(?: {_CAPITAL})?,? (?:n\.º )?\d{{1,4}}(?![\w.,:]\d|\w)",
+])  # fmt: skip
+
 _ALWAYS = re.compile(
     "|".join(
         [
@@ -175,6 +188,7 @@ _ALWAYS = re.compile(
             _PLACEHOLDER,
             f"(?P<path>{_PATH})",
             _HANDLE,
+            _STREET,
             _NUMBER,
             _SERIAL,
             _DOTTED,

@@ -141,3 +141,18 @@ def test_no_gibberish(vocabulary: Vocabulary, text: str) -> None:
 @given(st.text("abcxyz", min_size=1, max_size=12))
 def test_pieces_are_those_of_the_tokenizer(vocabulary: Vocabulary, word: str) -> None:
     assert 1 <= vocabulary.count_pieces(word) == vocabulary.count_pieces(word) <= len(word) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Then Nguyễn Thị Hạnh joined.", ["Nguyễn Thị Hạnh"]),
+        ("Then Thảo Trần, the new one, came.", ["Thảo Trần"]),
+        ("He likes phở very much.", ["phở"]),
+    ],
+)
+def test_letters_with_two_marks_are_kept_and_names_whole(
+    vocabulary: Vocabulary, text: str, kept: list[str]
+) -> None:
+    read = vocabulary.readable(Segment(text), "en")
+    assert [read.text[span.start : span.end] for span in read.spans] == kept

@@ -188,7 +188,10 @@ def test_a_name_that_was_translated_is_no_loss(repository: Path) -> None:
 @pytest.fixture(scope="module")
 def spanish(repository: Path) -> ModelText:
     """The text side of the shipped Spanish-English model."""
-    bundle = repository / "bundles/es-en"
+    return shipped(repository / "bundles/es-en")
+
+
+def shipped(bundle: Path) -> ModelText:
     tokenizer = Tokenizer.load(bundle / "source.spm")
     return ModelText(tokenizer, 128, measured=read_measured(bundle, load_manifest(bundle), tokenizer))
 
@@ -213,8 +216,39 @@ def test_names_with_particles_stay_whole(
     assert lost(spanish, source, target, "es") == expected
 
 
-def test_a_german_name_with_a_particle_was_said_in_part(listing: ModelText) -> None:
-    assert lost(listing, "Er traf Karl von Habsburg.", "He met Karl from Habsburg.", "de") == [
-        "Karl von Habsburg"
-    ]
-    assert lost(listing, "Der Präsident von Kasachstan kam.", "The president of Kazakhstan came.", "de") == []
+@pytest.fixture(scope="module")
+def german(repository: Path) -> ModelText:
+    """The text side of the shipped German-English model."""
+    return shipped(repository / "bundles/de-en")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Er traf Karl von Habsburg.", "He met Karl from Habsburg.", ["Karl von Habsburg"]),
+        ("Der Präsident von Kasachstan kam.", "The president of Kazakhstan came.", []),
+        ("Er schloss die „Apotheke“ auf.", "He opened the pharmacy.", []),
+        ("Frau Müller sieht Toms Photosynthese.", "Mrs. Müller sees Tom's garden.", []),
+    ],
+)
+def test_german_full_names(german: ModelText, source: str, target: str, expected: list[str]) -> None:
+    assert lost(german, source, target, "de") == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Según R. Montoro, terminarán.", "According to R. Montor, they will end.", ["R. Montoro"]),
+        ("Nuestro portero, Unai Pastor, paró.", "Our goalkeeper, Ai Pastor, stopped.", ["Unai Pastor"]),
+        ("Es de Quang Hùng Lê.", "It is Quang Hùng Lenv's.", ["Quang Hùng Lê"]),
+        ("Ayer vi a Mamadou Traoré.", "Yesterday I saw Traoré Mamadou.", ["Mamadou Traoré"]),
+        ("La novela «Torremora» es buena.", "The novel is good.", ["Torremora"]),
+        ("Las Naciones Unidas callan.", "The United Nations are silent.", []),
+        ("El Plan Nacional sigue.", "The National Plan goes on.", []),
+        ("El perro se llama Trasto y duerme.", "The dog is called after and sleeps.", ["Trasto"]),
+    ],
+)
+def test_full_names_are_kept_letter_by_letter(
+    spanish: ModelText, source: str, target: str, expected: list[str]
+) -> None:
+    assert lost(spanish, source, target, "es") == expected

@@ -41,6 +41,10 @@ PATHS = (
     "/tmp", "/help",
     "HKEY_CURRENT_USER\\Software\\Notes", "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
 )  # fmt: skip
+STREETS = (
+    "Lindenweg 4", "Hauptstraße 12 a", "14 Thistledown Close", "221B Baker Street", "12 rue des Lilas",
+    "3 bis, avenue de l'Europe", "calle Mayor 3", "Avenida de la Paz, 15",
+)  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",
     "$5", "5€", "€5", "$1,000", "US$ 5", "EUR 20", "20 EUR", "1,000 USD", "£3.50",
@@ -91,7 +95,7 @@ def found(text: str) -> list[str]:
     return [text[span.start : span.end] for span in find_spans(text)]
 
 
-@pytest.mark.parametrize("kept", [*PLACEHOLDERS, *ADDRESSES, *PATHS, *NUMBERS, *SERIALS])
+@pytest.mark.parametrize("kept", [*PLACEHOLDERS, *ADDRESSES, *PATHS, *STREETS, *NUMBERS, *SERIALS])
 def test_it_is_found_whole_wherever_it_stands(kept: str) -> None:
     assert {before + behind: found(before + kept + behind) for before, behind in AROUND} == {
         before + behind: [kept] for before, behind in AROUND
@@ -138,7 +142,21 @@ def test_marks_around_it_stay_with_the_sentence(text: str, kept: list[str]) -> N
 
 
 PIECES = st.sampled_from(
-    [*PLACEHOLDERS, *ADDRESSES, *PATHS, *NUMBERS, *SERIALS, *UNITS, " ", ", ", "é", "e\u0301", "語", "\n"]
+    [
+        *PLACEHOLDERS,
+        *ADDRESSES,
+        *PATHS,
+        *STREETS,
+        *NUMBERS,
+        *SERIALS,
+        *UNITS,
+        " ",
+        ", ",
+        "é",
+        "e\u0301",
+        "語",
+        "\n",
+    ]
 )
 
 
