@@ -69,7 +69,7 @@ class FullNames:
             key=lambda span: (span[0], -span[1]),
         ):
             name = Span(start, end)
-            if segment.text[start:end] not in text and not any(
+            if not _has(text, segment.text[start:end]) and not any(
                 overlap(name, other) for other in (*segment.spans, *found)
             ):
                 found.append(name)
@@ -180,14 +180,19 @@ def overlap(one: Span, other: Span) -> bool:
     return one.start < other.end and other.start < one.end
 
 
+def _has(text: str, name: str) -> bool:
+    """Tell whether a name stands in a text as a word of its own, or with an `s`."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?:s?(?!\w))", text) is not None
+
+
 def _neighbors(source: str) -> list[list[re.Match[str]]]:
-    """Cut out words with capitals, with nothing but a space between them."""
+    """Cut out words with capitals, with nothing but a space or `&` between them."""
     runs: list[list[re.Match[str]]] = []
     end = -2
     for token in _TOKEN.finditer(source):
         if not token[0][0].isupper():
             continue
-        if runs and token.start() == end + 1 and source[end] == " ":
+        if runs and source[end : token.start()] in (" ", " & "):
             runs[-1].append(token)
         else:
             runs.append([token])

@@ -241,6 +241,8 @@ def test_german_full_names(german: ModelText, source: str, target: str, expected
         ("Según R. Montoro, terminarán.", "According to R. Montor, they will end.", ["R. Montoro"]),
         ("Nuestro portero, Unai Pastor, paró.", "Our goalkeeper, Ai Pastor, stopped.", ["Unai Pastor"]),
         ("Es de Quang Hùng Lê.", "It is Quang Hùng Lenv's.", ["Quang Hùng Lê"]),
+        ("Llegó Eusebio Ibarrola.", "There came Eusebio Ibarrolalate.", ["Eusebio Ibarrola"]),
+        ("Es de Hartwell & Fincher.", "It is of Fincher and Hartwell.", ["Hartwell & Fincher"]),
         ("Ayer vi a Mamadou Traoré.", "Yesterday I saw Traoré Mamadou.", ["Mamadou Traoré"]),
         ("La novela «Torremora» es buena.", "The novel is good.", ["Torremora"]),
         ("Las Naciones Unidas callan.", "The United Nations are silent.", []),
