@@ -59,6 +59,7 @@ def _inner_stops(source: str, target: Target, language: str) -> list[tuple[int, 
     for border in sentence_borders(target.text, language, kept):
         end = len(target.text[:border].rstrip())
         start = len(target.text[:end].rstrip(".!?…"))
+        start = max([start, *(last for first, last in kept if first < end)])  # a span's own marks stay
         if start < end < len(target.text.rstrip()):
             edits.append((start, end, ","))
             if not any(first <= border < last for first, last in kept):

@@ -1,7 +1,7 @@
 """A translation has the final mark, first letter and quotes of its source; the rest stays as it is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from server.service.text.output.shape import shape
@@ -133,6 +133,7 @@ def targets(draw: st.DrawFn) -> Target:
 
 
 @given(TEXTS.map(str.strip), targets(), LANGUAGES, LANGUAGES)
+@example("", Target("Word1212?. Word", (Span(0, 9),)), "en", "de")
 def test_spans_keep_their_characters_and_words_are_not_lost(
     source: str, target: Target, source_language: str, target_language: str
 ) -> None:
