@@ -14,3 +14,8 @@ COMMON_WORDS = _read()
 They are the commonest ones of everyday sentences, and greetings, days, numbers and words of user interfaces.
 Words of several languages stand in all of these.
 """
+
+
+def is_common(word: str, language: str) -> bool:
+    """Tell whether a word, with or without capitals, is a common one of a language."""
+    return word.lower() in COMMON_WORDS.get(language, ())

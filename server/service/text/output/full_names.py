@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
-from server.service.text.detection.word_lists import COMMON_WORDS
+from server.service.text.detection.word_lists import is_common
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.segment import Segment, Span
@@ -21,8 +21,10 @@ _MOST_RUNS = 12
 """Of a sentence; what has more is a list, and comparing them takes long."""
 _POSSESSIVE = re.compile(r"['’]s$")
 _QUOTED = re.compile(r"[\"“„«‚]\s?(?P<inner>[^\"“”„«»‘’]{2,40}?)\s?[\"”“»‘]")
-_ALIKE, _MISSPELT = 0.85, 0.6
-"""Of `difflib`, from which two words are forms of one name, and may be."""
+ALIKE = 0.85
+"""Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
+MISSPELT = 0.6
+"""Of `difflib`, from which a word may be a misspelt name: `Henrikes`, `Henriksen`."""
 
 
 class FullNames:
@@ -103,7 +105,7 @@ class FullNames:
     def _is_no_part(self, token: re.Match[str], language: str) -> bool:
         """Tell whether a word before a name is a title, or a noun, or has its capital from its place."""
         word = token[0]
-        if _is_common(word, language) or word.lower() in abbreviations(language).titles:
+        if is_common(word, language) or word.lower() in abbreviations(language).titles:
             return True
         return (self._is_known(word) and (token.start() == 0 or language in CAPITAL_NOUNS)) or (
             token.start() == 0 and "-" in word
@@ -111,7 +113,7 @@ class FullNames:
 
     def _is_said(self, word: str, said: Collection[str]) -> bool:
         """Tell whether a translation has a word that the model spells, or a misspelt form of it."""
-        return not self._is_known(word) and bool(get_close_matches(word, said, 1, _MISSPELT))
+        return not self._is_known(word) and bool(get_close_matches(word, said, 1, MISSPELT))
 
     def _is_name(self, word: str, text: str, said: Collection[str]) -> bool:
         return not (word.isupper() or self._is_known(word)) and (
@@ -123,7 +125,7 @@ class FullNames:
         if word.endswith(".") or word in said or self._is_untranslated(word, text):
             return False
         if self._is_known(word):
-            is_word = self._count(word.lower()) == 1 or _is_common(word, language)
+            is_word = self._count(word.lower()) == 1 or is_common(word, language)
             return is_word or language in CAPITAL_NOUNS
         return not self._is_said(word, said)
 
@@ -134,7 +136,7 @@ class FullNames:
         spans = []
         for match in _WITH_PARTICLE.finditer(source):
             start, first = match.start(), match["first"].split(" ")
-            if _is_common(first[0], language) and len(first) > 1:  # `Con Vicente del Bosque`
+            if is_common(first[0], language) and len(first) > 1:  # `Con Vicente del Bosque`
                 start += len(first.pop(0)) + 1
             if self._is_name_with_particle(start, first, match["last"], text, said, language):
                 spans.append((start, match.end()))
@@ -154,7 +156,7 @@ class FullNames:
             language: of the sentence.
         """
         if last in self._translated or any(
-            word in self._translated or _is_common(word, language) for word in first
+            word in self._translated or is_common(word, language) for word in first
         ):
             return False
         if all(self._is_known(word) for word in (*first, last)):
@@ -163,7 +165,7 @@ class FullNames:
         is_sure = start > 0 or not self._is_known(last)
         return all(
             word in said
-            or (not self._is_known(word) and get_close_matches(word, said, 1, _ALIKE))
+            or (not self._is_known(word) and get_close_matches(word, said, 1, ALIKE))
             or (
                 language not in CAPITAL_NOUNS
                 and (
@@ -198,7 +200,3 @@ def _neighbors(source: str) -> list[list[re.Match[str]]]:
             runs.append([token])
         end = token.end()
     return runs
-
-
-def _is_common(word: str, language: str) -> bool:
-    return word.lower() in COMMON_WORDS.get(language, ())

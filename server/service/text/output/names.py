@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
-from server.service.text.detection.word_lists import COMMON_WORDS
-from server.service.text.output.full_names import FullNames, overlap
+from server.service.text.detection.word_lists import is_common
+from server.service.text.output.full_names import ALIKE, MISSPELT, FullNames, overlap
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.segment import Segment, Span, Target
@@ -48,10 +48,6 @@ _MOST_NAMES = 3
 _MANY_PIECES = 4
 _TRANSLATED = (-2.5, -1.0)
 """Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
-_ALIKE = 0.85
-"""Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
-_MISSPELT = 0.6
-"""Of `difflib`, from which a word may be a misspelt name: `Henrikes`, `Henriksen`."""
 _ENDING = 2
 """Letters by which a form of a name may be longer; it may be one shorter."""
 
@@ -169,8 +165,8 @@ class Names:
             if (
                 place is None
                 or name[1:] != name[1:].lower()
-                or _is_common(name, target_language)
-                or _is_common(name, language)
+                or is_common(name, target_language)
+                or is_common(name, language)
                 or not self._is_surely_name(segment.text, match, said, language)
                 or any(span.start < place[1] and place[0] < span.end for span in target.spans)
             ):
@@ -205,13 +201,13 @@ class Names:
             beside = _words_beside(text, match)
             return (
                 not self._translated
-                or _is_common(name, language)
-                or all(_is_common(one, language) or self._is_known(one) for one in beside)
+                or is_common(name, language)
+                or all(is_common(one, language) or self._is_known(one) for one in beside)
             )
         if not self._is_in_full_name(text, match, said, language) or _ADJECTIVE.search(name):
             return True
         spelled = [word for word in words if self._vocabulary.count_pieces(word) >= _SPELLED_PIECES]
-        return not get_close_matches(without_accents(name.lower()), spelled, 1, _MISSPELT)
+        return not get_close_matches(without_accents(name.lower()), spelled, 1, MISSPELT)
 
     def _is_given_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
         """Tell whether a word is known as a name alone, and stands before one that the translation kept.
@@ -220,15 +216,15 @@ class Names:
         of it (`Mary` of `Maria`) tells that it is a name.
         """
         name, behind = match[0], _BEHIND.match(text, match.end())
-        if behind is None or not self._translated or _is_common(name, language):
+        if behind is None or not self._translated or is_common(name, language):
             return False
         surname, count = behind[0].strip(), self._vocabulary.count_pieces
         return (
             surname in said
             and not self._is_known(surname)
-            and not _is_common(surname, language)
+            and not is_common(surname, language)
             and (
-                bool(get_close_matches(name, said, 1, _MISSPELT)) and not _ADJECTIVE.search(name)
+                bool(get_close_matches(name, said, 1, MISSPELT)) and not _ADJECTIVE.search(name)
                 if language in CAPITAL_NOUNS
                 else count(name) < count(name.lower())
             )
@@ -245,18 +241,18 @@ class Names:
 
     def _is_in_full_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
         """Tell whether a word with a capital stands beside one that is a name in the translation, too."""
-        if not self._translated or _is_common(match[0], language):
+        if not self._translated or is_common(match[0], language):
             return False
         return any(
-            not _is_common(one, language)
-            and (not self._is_known(one) or get_close_matches(one, said, 1, _MISSPELT))
+            not is_common(one, language)
+            and (not self._is_known(one) or get_close_matches(one, said, 1, MISSPELT))
             for one in _words_beside(text, match)
         )
 
     def _is_said(self, name: str, words: Sequence[str]) -> bool:
         """Tell whether a name stands among words in some form."""
         if not self._translated:
-            return bool(get_close_matches(name, words, 1, _ALIKE))
+            return bool(get_close_matches(name, words, 1, ALIKE))
         return any(
             (word.startswith(name) and len(word) <= len(name) + _ENDING) or word == name[:-1]
             for word in words
@@ -287,10 +283,6 @@ def _words_beside(text: str, match: re.Match[str]) -> list[str]:
     """Give the words with a capital before and behind a word: the rest of a full name, perhaps."""
     found = _BEFORE.search(text, 0, match.start()), _BEHIND.match(text, match.end())
     return [one[0].strip() for one in found if one]
-
-
-def _is_common(word: str, language: str) -> bool:
-    return word.lower() in COMMON_WORDS.get(language, ())
 
 
 def _begins(before: str, language: str) -> bool:
