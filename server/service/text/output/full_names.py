@@ -20,7 +20,6 @@ _TOKEN = re.compile(r"[^\W\d_](?:\.(?= )|[\w’'-]*\w)?")
 _MOST_RUNS = 12
 """Of a sentence; what has more is a list, and comparing them takes long."""
 _POSSESSIVE = re.compile(r"['’]s$")
-_QUOTED = re.compile(r"[\"“„«‚]\s?(?P<inner>[^\"“”„«»‘’]{2,40}?)\s?[\"”“»‘]")
 ALIKE = 0.85
 """Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
 MISSPELT = 0.6
@@ -28,7 +27,7 @@ MISSPELT = 0.6
 
 
 class FullNames:
-    """Finds names of several words, and names in quotes. Thread-safe."""
+    """Finds names of several words. Thread-safe."""
 
     def __init__(
         self,
@@ -80,7 +79,6 @@ class FullNames:
     def _runs(self, source: str, text: str, said: Collection[str], language: str) -> list[tuple[int, int]]:
         """Find neighbors with capitals of which one at least is a word that the model spells."""
         spans = []
-        quoted = {match.span("inner") for match in _QUOTED.finditer(source)}
         runs = _neighbors(source)
         for run in runs if len(runs) <= _MOST_RUNS else ():
             while run and self._is_no_part(run[0], language):
@@ -89,12 +87,9 @@ class FullNames:
             if not run or any(word in self._translated for word in words):
                 continue
             start, end = run[0].start(), run[-1].start() + len(words[-1])
-            if len(words) == 1 and ((start, end) not in quoted or language in CAPITAL_NOUNS):
+            if len(words) == 1:
                 continue
-            is_initial = words[0].endswith(".")
-            if language in CAPITAL_NOUNS and not (
-                is_initial or any(self._is_said(one, said) for one in words)
-            ):
+            if language in CAPITAL_NOUNS and not any(self._is_said(one, said) for one in words):
                 continue  # two nouns
             if any(self._is_name(word, text, said) for word in words) and not any(
                 self._is_translated(word, text, said, language) for word in words
@@ -188,13 +183,13 @@ def _has(text: str, name: str) -> bool:
 
 
 def _neighbors(source: str) -> list[list[re.Match[str]]]:
-    """Cut out words with capitals, with nothing but a space or `&` between them."""
+    """Cut out words with capitals, with nothing but a space between them."""
     runs: list[list[re.Match[str]]] = []
     end = -2
     for token in _TOKEN.finditer(source):
         if not token[0][0].isupper():
             continue
-        if runs and source[end : token.start()] in (" ", " & "):
+        if runs and source[end : token.start()] == " ":
             runs[-1].append(token)
         else:
             runs.append([token])

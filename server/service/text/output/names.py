@@ -125,7 +125,7 @@ class Names:
                 or any(overlap(Span(start, end), span) for span in segment.spans)
             ):
                 continue
-            spelled = pieces >= _SPELLED_PIECES and name.count("-") != 1
+            spelled = pieces >= _SPELLED_PIECES and "-" not in name
             if (
                 (spelled and self._translated)
                 or is_sure

@@ -227,7 +227,6 @@ def german(repository: Path) -> ModelText:
     [
         ("Er traf Karl von Habsburg.", "He met Karl from Habsburg.", ["Karl von Habsburg"]),
         ("Der Präsident von Kasachstan kam.", "The president of Kazakhstan came.", []),
-        ("Er schloss die „Apotheke“ auf.", "He opened the pharmacy.", []),
         ("Frau Müller sieht Toms Photosynthese.", "Mrs. Müller sees Tom's garden.", []),
     ],
 )
@@ -242,9 +241,7 @@ def test_german_full_names(german: ModelText, source: str, target: str, expected
         ("Nuestro portero, Unai Pastor, paró.", "Our goalkeeper, Ai Pastor, stopped.", ["Unai Pastor"]),
         ("Es de Quang Hùng Lê.", "It is Quang Hùng Lenv's.", ["Quang Hùng Lê"]),
         ("Llegó Eusebio Ibarrola.", "There came Eusebio Ibarrolalate.", ["Eusebio Ibarrola"]),
-        ("Es de Hartwell & Fincher.", "It is of Fincher and Hartwell.", ["Hartwell & Fincher"]),
         ("Ayer vi a Mamadou Traoré.", "Yesterday I saw Traoré Mamadou.", ["Mamadou Traoré"]),
-        ("La novela «Torremora» es buena.", "The novel is good.", ["Torremora"]),
         ("Las Naciones Unidas callan.", "The United Nations are silent.", []),
         ("El Plan Nacional sigue.", "The National Plan goes on.", []),
         ("El perro se llama Trasto y duerme.", "The dog is called after and sleeps.", ["Trasto"]),
