@@ -1,4 +1,4 @@
-"""The text of a last stage of training."""
+"""The texts of our own, as a corpus."""
 
 import gzip
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.training.last_part import COLUMNS, COUPLES, TEXTS, TIMES, app, read_table
+from benchmarks.training.own_texts import COLUMNS, COUPLES, RECIPES, TABLES, app, read_table
 
 
 def test_alternatives_become_a_sentence_about_a_woman_and_one_about_a_man(tmp_path: Path) -> None:
@@ -23,9 +23,9 @@ def test_alternatives_become_a_sentence_about_a_woman_and_one_about_a_man(tmp_pa
     ]
 
 
-@pytest.mark.parametrize("name", [*TIMES, COUPLES])
+@pytest.mark.parametrize("name", TABLES)
 def test_a_text_has_four_languages_and_no_line_twice(name: str) -> None:
-    lines = (TEXTS / name).read_text(encoding="utf-8").splitlines()
+    lines = (RECIPES / name).read_text(encoding="utf-8").splitlines()
     for line in lines:
         cells = line.split("\t")
         assert len(cells) == len(COLUMNS), line
@@ -35,28 +35,15 @@ def test_a_text_has_four_languages_and_no_line_twice(name: str) -> None:
     assert len(set(lines)) == len(lines) or name == "everyday.tsv"
 
 
-def test_everything_is_in_the_part(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    columns = {
-        "en": [f"one {n}." for n in range(500)],
-        "es": [f"uno {n}." for n in range(500)],
-        "origin": ["tatoeba" if n < 100 else f"manual-{n % 2}" for n in range(500)],
-    }
-    for name, lines in columns.items():
-        (corpus / f"train.{name}.gz").write_bytes(
-            gzip.compress("".join(f"{line}\n" for line in lines).encode())
-        )
-    ended = CliRunner().invoke(app, [str(corpus), "es", "en", "--out", str(tmp_path), "--couples", "1"])
+def test_every_pair_is_written_with_its_origin(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["es", "en", "--out", str(tmp_path)])
     assert ended.exit_code == 0, ended.output
-    sides = [
+    columns = [
         gzip.decompress((tmp_path / f"es-en.{name}.gz").read_bytes()).decode().splitlines()
-        for name in ("es", "en")
+        for name in ("es", "en", "origin")
     ]
-    pairs = list(zip(*sides, strict=True))
-    assert {("uno 7.", "one 7."), ("uno 499.", "one 499."), ("lunes", "Monday"), ("Lunes", "Monday")} <= set(
-        pairs
-    )
-    couples = read_table(TEXTS / COUPLES, "es", "en")
-    assert set(couples) <= set(pairs)
+    lines = set(zip(*columns, strict=True))
+    assert {("lunes", "Monday", "words"), ("Lunes", "Monday", "words")} <= lines
+    couples = read_table(RECIPES / COUPLES, "es", "en")
+    assert {(*pair, "women-and-men") for pair in couples} <= lines
     assert len(couples) > 1_400
