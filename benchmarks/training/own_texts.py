@@ -4,7 +4,7 @@
 
 They hold what our corpora lack, in four languages: words that people type alone, phrases of interfaces, mails
 and signs, prose, and sentences about a woman and about a man that differ in nothing else, written with
-alternatives: `{She|He} is tired.` A recipe reads them beside a corpus; how often, its `[corpus.sampling]` says.
+alternatives: `{She|He} is tired.` A recipe reads them beside a corpus, as its `[corpus.sampling]` says.
 """
 
 from __future__ import annotations

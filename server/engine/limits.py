@@ -8,9 +8,8 @@ class EngineLimits:
     """What the engine may take on.
 
     Attributes:
-        workers: worker threads, each with its own arena and batches.
-        max_rows: decoder rows of one worker in one lane over all beam widths (a sentence takes `beam_size`
-            rows).
+        workers: threads or processes, each with its own arena and batches.
+        max_rows: decoder rows of one worker over all beam widths (a sentence takes `beam_size` rows).
         max_queue_sentences: sentences that may wait, over all workers.
         max_queue_tokens: source tokens that may wait, over all workers.
         max_batch_tokens: source tokens started in one step, and encoder positions of one run, padding
@@ -41,8 +40,8 @@ class EngineStats:
         queue_tokens: source tokens waiting.
         queue_oldest_age_s: seconds the oldest waiting sentence has waited; 0.0 if none waits.
         rows_busy: decoder rows in use, over all workers.
-        rows_total: decoder rows there are, over all workers and lanes.
-        max_rows: decoder rows of one worker in one lane.
+        rows_total: decoder rows there are, over all workers.
+        max_rows: decoder rows of one worker.
         kv_cache_bytes: bytes held by the arenas of all workers, and by what shortlists have beside them.
         alive: False once lost workers cannot be replaced.
         last_progress_s: monotonic time of the last finished step, or of the start.

@@ -41,7 +41,7 @@ class SequenceResult:
     """A decoded sentence.
 
     Attributes:
-        hypotheses: best first, `num_hypotheses` of them.
+        hypotheses: best first, at least one and at most `num_hypotheses`.
         finish_reason: why the best hypothesis ended.
         source_tokens: tokens read, prefix and suffix included.
         target_tokens: tokens of the best hypothesis, the end token not counted.

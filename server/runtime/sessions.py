@@ -1,4 +1,4 @@
-"""The seam between the engine and a model: two Protocols of one method each, and what passes through them.
+"""The seam between the engine and a model: Protocols, and what passes through them.
 
 Tensor names and shapes are those of a bundle's graphs. The engine owns every buffer; an implementation only
 binds them, so the same engine runs over ONNX Runtime, over a fake in tests and over memory on a device

@@ -112,7 +112,8 @@ class WorkerProcesses:
         loop.remove_reader(self._control.fileno())
 
     def replace(self, index: int) -> WorkerHandle:
-        """Fork another worker in the place of one that has died."""
+        """Fork another worker in the place of one that has died, or refused to begin."""
+        self._handles[index].detach()  # or the event loop takes the next socket of that number for this one
         self._handles[index].close()
         self._handles[index] = self._fork(index)
         return self._handles[index]

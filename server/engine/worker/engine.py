@@ -93,49 +93,41 @@ class Engine:
         """The sentences that it decodes."""
         return [sequence for batch in self._batches.values() for sequence in batch.sequences]
 
-    def start(self, sequences: list[Sequence]) -> list[Outcome]:
+    def start(self, sequences: list[Sequence], ended: list[Outcome]) -> None:
         """Encode sentences and give them their rows.
 
         Args:
             sequences: of any beam widths, no more than there are free rows.
-
-        Returns:
-            Those on which the encoder fails even when they are alone.
+            ended: gets those on which the encoder fails even when they are alone.
 
         Raises:
-            MemoryError: there is no memory for them or their arena.
+            MemoryError: there is no memory for them or their arena; `ended` has what ended before.
         """
-        outcomes: list[Outcome] = []
         for run in encoder_batches(sequences, self._encoder_tokens, self._call_cost_tokens):
-            outcomes += self._start(run)
-        return outcomes
+            ended += self._start(run)
 
-    def decode(self, *, multi_step: bool = False) -> list[Outcome]:
+    def decode(self, ended: list[Outcome], *, multi_step: bool = False) -> None:
         """Decode one target position of every sentence, and let the ended ones go.
 
         Args:
+            ended: gets the sentences that leave in this step.
             multi_step: whether sentences may make several steps in one run, if they are few.
 
-        Returns:
-            The sentences that left in this step.
-
         Raises:
-            MemoryError: there is no memory for a larger arena.
+            MemoryError: there is no memory for a larger arena; `ended` has what left before.
         """
         started_s, busy_rows = self._clock(), self.rows
         busy = [batch for batch in self._batches.values() if batch.sequences]
         most = self._steps_at_once() if multi_step and len(busy) == 1 else 1
-        outcomes: list[Outcome] = []
         steps = 0
         for batch in busy:
-            outcomes += batch.step(most)
+            ended += batch.step(most)
             steps = batch.steps
         now_s = self._clock()
         if busy_rows:
             self._step_s = (now_s - started_s) / steps
             for _ in range(steps):
                 self._observer.step(busy_rows, self._limits.max_rows - busy_rows, self._step_s)
-        return outcomes
 
     def free_idle(self) -> set[int]:
         """Give back the arenas of beam widths that have no sentence.

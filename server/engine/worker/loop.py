@@ -138,12 +138,13 @@ class Worker:
         starting: list[Sequence] = []
         try:
             starting = self._schedule()
-            ended += self._engine.start(starting)
-            if starting and was_idle:
-                return ended  # what came while the encoder ran starts before the first step
-            return ended + self._engine.decode(multi_step=not self._waiting)
+            self._engine.start(starting, ended)
+            if not (starting and was_idle):  # what came while the encoder ran starts before the first step
+                self._engine.decode(ended, multi_step=not self._waiting)
         except MemoryError:
-            return ended + self._lose({*self._engine.sequences, *starting})
+            lost = {*self._engine.sequences, *starting} - {outcome.sequence for outcome in ended}
+            ended += self._lose(lost)
+        return ended
 
     def _schedule(self) -> list[Sequence]:
         """Take the sentences out that start now: by rows, source tokens, memory and batching delay."""

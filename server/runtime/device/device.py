@@ -1,15 +1,15 @@
 """Memory on a device, and the runs that work on it.
 
 numpy cannot reach a device, so whatever happens there is an ONNX graph: small ones are written here
-(`onnx_writer`) and run by the same execution provider as the model. A tensor is bound by its address, so a
-part of one costs nothing, and a graph whose output is bound to the address of an input works in place.
+(`onnx.graph_writer`) and run by the same execution provider as the model. A tensor is bound by its address,
+so a part of one costs nothing, and a graph whose output is bound to the address of an input works in place.
 
 The CPU can be such a device, too: then all of this runs in tests, on the same code.
 
 Things that bite on CUDA: a host array is copied to the device when it is *bound*, not when the graph runs, so
 host inputs are bound anew for every run; the copy is only queued, so inputs are waited for before a run, as
 outputs are after it; and memory from the allocator holds anything. Whatever may allocate passes a gate
-(`gate`).
+(`onnx.capture_lock`).
 """
 
 import contextlib
@@ -159,7 +159,7 @@ class OnnxDevice:
     Attributes:
         name: as ONNX Runtime has it, `cuda` or `cpu`.
         providers: execution providers, best first.
-        replaying: the same for sessions whose runs may be recorded and replayed; see `replay`.
+        replaying: the same for sessions whose runs may be recorded and replayed; see `cuda_graphs`.
         run_options: of every run on it.
     """
 

@@ -1,7 +1,7 @@
 """What a decoding step tells the host: of every row the best columns, not the whole row.
 
 For greedy search that is one column, for K beams 2K: 1,000 times fewer numbers than a vocabulary has. The
-graph is that of `ranking`; its runs are recorded, as a decoder's are.
+graph is that of `onnx.top_k_ranker`; its runs are recorded, as a decoder's are.
 """
 
 import functools
@@ -20,7 +20,7 @@ from server.runtime.onnx.top_k_ranker import ranking_graph
 _FLOAT = np.dtype(np.float32)
 
 FEW_COLUMNS = 1024
-"""Up to which CUDA has other kernels; see `ranking`."""
+"""Up to which CUDA has other kernels; see `onnx.top_k_ranker`."""
 
 
 class DeviceRanker:

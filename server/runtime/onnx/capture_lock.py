@@ -1,9 +1,10 @@
 """Who may use a device while a run is being recorded on it: nobody else.
 
-While CUDA records a run (`replay`), no other thread of the process may allocate or free the device's memory:
-its calls would fail (CUDA's *global* capture mode, which is ONNX Runtime's), as would copies that wait.
-Several threads share a device where a server has several models, or loads one beside another. So whatever
-allocates or copies there passes a gate together with others, and a recording passes it alone, or is put off.
+While CUDA records a run (`device.cuda_graphs`), no other thread of the process may allocate or free the
+device's memory: its calls would fail (CUDA's *global* capture mode, which is ONNX Runtime's), as would copies
+that wait. Several threads share a device where a server has several models, or loads one beside another. So
+whatever allocates or copies there passes a gate together with others, and a recording passes it alone, or is
+put off.
 """
 
 import threading

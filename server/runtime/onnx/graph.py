@@ -139,5 +139,9 @@ class Graph:
                     _log.warning(_CHANGED)
                     self._solo_threads = 0
                     return self.shared
-                self._solo = self._load(self._solo_threads)
+                try:
+                    self._solo = self._load(self._solo_threads)
+                except BundleError as error:
+                    _log.warning("going on without another session: %s", error)
+                    self._solo_threads = 0
             return self._solo or self.shared

@@ -12,6 +12,7 @@ malice: CRC-32 takes a sixth of the time of SHA-256, a third of the start of 0.6
 """
 
 import contextlib
+import errno
 import filecmp
 import hashlib
 import json
@@ -120,8 +121,11 @@ def _pack(root: Path, folder: Path, directory: Path, manifest: Manifest) -> None
                     _add(checksums, path)
         (aside / _INDEX).write_text(json.dumps(checksums), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(FileExistsError):  # another process was faster
+        try:
             aside.rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise  # else another process was faster
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         return_free_memory()

@@ -29,6 +29,12 @@ class Spy(NullObserver):
         self.errors.append(kind)
 
 
+def decoded(engine: Engine, *, multi_step: bool = False) -> list[Outcome]:
+    ended: list[Outcome] = []
+    engine.decode(ended, multi_step=multi_step)
+    return ended
+
+
 class Bench:
     def __init__(self, runtime: FakeRuntime, limits: EngineLimits | None = None) -> None:
         self.runtime, self.clock, self.observer = runtime, Clock(), Spy()
@@ -51,10 +57,10 @@ class Bench:
         was_idle = not self.engine.rows
         outcomes = self.worker._drop_unwanted()
         starting = self.worker._schedule()
-        outcomes += self.engine.start(starting)
-        if starting and was_idle:
-            return outcomes
-        return outcomes + self.engine.decode(multi_step=multi_step)
+        self.engine.start(starting, outcomes)
+        if not (starting and was_idle):
+            self.engine.decode(outcomes, multi_step=multi_step)
+        return outcomes
 
     def run(self, steps: int = 2000) -> list[Outcome]:
         outcomes = []

@@ -75,6 +75,19 @@ def killed_by(poison: int, limits: EngineLimits) -> Build:
     return functools.partial(Worker, runtime, limits)
 
 
+def refusing_once(switch: Path, limits: EngineLimits) -> Build:
+    """Load one whose next worker refuses to begin, and takes the file away, if there is one."""
+    runtime = FakeRuntime(recite)
+
+    def build(ports: WorkerPorts) -> Worker:
+        if switch.exists():
+            switch.unlink()
+            raise MemoryError("no room for a golden sentence")
+        return Worker(runtime, limits, ports)
+
+    return build
+
+
 def large(limits: EngineLimits) -> Build:
     """Load much memory."""
     runtime = FakeRuntime(recite)

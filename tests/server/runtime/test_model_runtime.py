@@ -141,6 +141,26 @@ def test_a_run_alone_takes_more_threads_and_gives_the_same_bits(bundle: tuple[Pa
     assert (results[0] == results[1]).all()
 
 
+def test_a_run_alone_goes_without_more_threads_that_cannot_be_had(
+    bundle: tuple[Path, Manifest], caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = ModelRuntime.load(*bundle, solo_threads=2)
+    arena, decoder = filled_arena(runtime, 2, [9, 4]), runtime.decoder(2)
+    graph, loads = decoder._graph, []
+
+    def refuse(threads: int) -> ort.InferenceSession:
+        loads.append(threads)
+        raise BundleError("decoder.onnx", "cannot be loaded")
+
+    graph._load = refuse
+    for _ in range(3):
+        arena.prepare_step()
+        decoder.step(arena.buffers(0, 2))
+        arena.finish_step()
+    assert loads == [2]
+    assert "going on without another session: decoder.onnx" in caplog.text
+
+
 def test_a_run_alone_goes_without_files_that_are_another_bundle_s_by_now(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -102,6 +102,18 @@ def test_what_a_killed_worker_had_may_be_aborted_meanwhile(make_pool: MakePool, 
     wait_for(lambda: pool.stats().rows_busy == 0)
 
 
+def test_a_worker_that_refuses_to_begin_is_replaced_too(make_pool: MakePool, tmp_path: Path) -> None:
+    witness, switch = Witness(), tmp_path / "refuse"
+    load = functools.partial(process_models.refusing_once, switch, EngineLimits(max_rows=8, workers=1))
+    pool = make_pool(load=load, observer=witness)
+    assert tokens(pool.submit("before", [(7, 8)], GREEDY)[0]) == (7, 8)
+    switch.touch()
+    os.kill(pool.stats().engine_pids[-1], signal.SIGKILL)
+    wait_for(lambda: not switch.exists())
+    assert tokens(pool.submit("after", [(9, 10)], GREEDY)[0]) == (9, 10)
+    assert witness.errors == ["worker_lost"] * 2
+
+
 def test_a_sentence_that_kills_two_workers_fails_alone(make_pool: MakePool) -> None:
     witness, limits = Witness(), EngineLimits(max_rows=8, workers=1)
     load = functools.partial(process_models.killed_by, 66, limits)

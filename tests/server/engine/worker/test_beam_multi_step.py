@@ -12,7 +12,7 @@ from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
 from server.engine.worker import batch
 from server.errors import DragomanError, InferenceError
-from tests.server.engine.bench import Bench
+from tests.server.engine.bench import Bench, decoded
 from tests.server.engine.fakes import (
     VOCABULARY,
     FakeRuntime,
@@ -51,7 +51,7 @@ class Few:
         found = {}
         while self.engine.rows:
             self.stop[...] = next(wanted, False)
-            found |= {end.sequence: end.result for end in self.engine.decode(multi_step=multi_step)}
+            found |= {end.sequence: end.result for end in decoded(self.engine, multi_step=multi_step)}
         return [found[one] for one in self.sentences]
 
     @property
@@ -61,7 +61,7 @@ class Few:
 
 def test_one_run_makes_all_steps_up_to_the_one_in_which_a_sentence_may_be_done() -> None:
     few = Few(FakeRuntime(recite), [tuple(range(7, 27))], DecodingOptions(beam_size=4, length_penalty=0))
-    few.engine.decode()  # how long a step takes is known
+    decoded(few.engine)  # how long a step takes is known
     (result,) = few.results()
     assert result.hypotheses[0].tokens == tuple(range(7, 27))
     (multi_step,) = few.runtime.beam_multi_steps
@@ -71,7 +71,7 @@ def test_one_run_makes_all_steps_up_to_the_one_in_which_a_sentence_may_be_done()
 
 def test_the_last_step_is_a_single_one() -> None:
     few = Few(FakeRuntime(babble), [(7, 8)], DecodingOptions(beam_size=2, max_decoding_length=9, patience=9))
-    few.engine.decode()
+    decoded(few.engine)
     few.results()
     assert max(steps for _, steps in few.asked) == 7
     assert len(few.observer.steps) == 9
@@ -120,7 +120,7 @@ def test_many_rows_make_single_steps(monkeypatch: pytest.MonkeyPatch, positions:
 def test_long_targets_make_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "BEAM_MULTI_STEP_BYTES", 4 * ROW_BYTES * 12)
     few = Few(FakeRuntime(recite), [tuple(range(7, 27))], DecodingOptions(beam_size=4, length_penalty=0))
-    few.engine.decode()
+    decoded(few.engine)
     few.results()
     (multi_step,) = few.runtime.beam_multi_steps
     assert multi_step.made == [11], "up to 12 positions, the first one with a single step"
@@ -131,7 +131,7 @@ def test_two_widths_at_a_time_make_single_steps() -> None:
     few = Few(
         FakeRuntime(recite), [(7, 8, 9)] * 2, DecodingOptions(beam_size=2), DecodingOptions(beam_size=3)
     )
-    few.engine.decode(multi_step=True)
+    decoded(few.engine, multi_step=True)
     assert few.asked == []
 
 

@@ -14,7 +14,7 @@ from server.engine.sequence import Outcome, SequenceResult
 from server.engine.worker import batch
 from server.engine.worker.engine import MULTI_STEP_S
 from server.errors import AbortedError, InferenceError
-from tests.server.engine.bench import Bench
+from tests.server.engine.bench import Bench, decoded
 from tests.server.engine.fakes import (
     FakeGreedyMultiStep,
     FakeRuntime,
@@ -39,7 +39,7 @@ class Lone:
         self.observer, self.clock, self.stop = self.bench.observer, self.bench.clock, self.bench.interrupt
         self.engine = self.bench.engine
         self.bench.add(sentence(range(7, 7 + tokens), options))
-        self.outcomes = self.bench.step() + self.engine.decode()  # it starts; how long a step takes is known
+        self.outcomes = self.bench.step() + decoded(self.engine)  # it starts; how long a step takes is known
 
     @property
     def multi_step(self) -> FakeGreedyMultiStep:
@@ -48,7 +48,7 @@ class Lone:
 
     def go_on(self) -> Outcome:
         while not self.outcomes:
-            self.outcomes = self.engine.decode(multi_step=True)
+            self.outcomes = decoded(self.engine, multi_step=True)
         (outcome,) = self.outcomes
         return outcome
 
@@ -102,7 +102,7 @@ def test_steps_are_as_many_as_fit_into_the_time() -> None:
 
     for decoder in runtime.decoders:
         decoder.before = take_time
-    lone.engine.decode()  # how long a step takes is known from the last one
+    decoded(lone.engine)  # how long a step takes is known from the last one
     assert len(lone.tokens()) == 30
     assert {steps for _, steps in lone.multi_step.asked} == {4}
     assert set(lone.multi_step.made) == {4}
@@ -113,7 +113,7 @@ def test_a_model_of_slow_steps_makes_single_ones() -> None:
     lone = Lone(runtime)
     for decoder in runtime.decoders:
         decoder.before = lambda: setattr(lone.clock, "now_s", lone.clock.now_s + MULTI_STEP_S)
-    lone.engine.decode()
+    decoded(lone.engine)
     assert lone.tokens() == tuple(range(7, 27))
     assert lone.multi_step.asked == []
 
@@ -121,7 +121,7 @@ def test_a_model_of_slow_steps_makes_single_ones() -> None:
 def test_an_interrupt_ends_the_run_after_a_step() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.stop[...] = 1
-    assert lone.engine.decode(multi_step=True) == []
+    assert decoded(lone.engine, multi_step=True) == []
     assert lone.multi_step.made == [1]
     lone.stop[...] = 0
     assert lone.tokens() == tuple(range(7, 27))
@@ -161,7 +161,7 @@ def test_a_run_of_several_sentences_ends_with_the_first_that_ends() -> None:
     lone = Lone(FakeRuntime(recite))
     lone.bench.add(sentence((8, 9, 10), request="another"))
     lone.bench.step()
-    (outcome,) = lone.engine.decode(multi_step=True)
+    (outcome,) = decoded(lone.engine, multi_step=True)
     assert outcome.sequence.request_id == "another"
     assert lone.tokens() == tuple(range(7, 27))
     assert lone.multi_step.made == [3, 16]
@@ -172,7 +172,7 @@ def test_the_longest_length_of_one_of_them_ends_it_too() -> None:
     lone = Lone(FakeRuntime(ramble), DecodingOptions(max_decoding_length=30))
     lone.bench.add(sentence([8], DecodingOptions(max_decoding_length=9), request="another"))
     lone.bench.step()
-    (outcome,) = lone.engine.decode(multi_step=True)
+    (outcome,) = decoded(lone.engine, multi_step=True)
     assert outcome.sequence.request_id == "another"
     assert len(lone.tokens()) == 30
     assert lone.multi_step.made == [8, 20]
@@ -183,7 +183,7 @@ def test_of_sentences_that_may_end_and_that_may_not_none_is_made_to_wait() -> No
     lone.bench.add(sentence([8], DecodingOptions(max_decoding_length=30), request="another"))
     lone.bench.step()
     assert lone.engine.rows == 2
-    lone.engine.decode(multi_step=True)
+    decoded(lone.engine, multi_step=True)
     assert lone.multi_step.asked == []
 
 
@@ -202,7 +202,7 @@ def test_where_caches_and_scores_are_large_steps_are_single_ones(
     lone.bench.add(*others)
     lone.bench.step()
     assert lone.engine.rows == sentences
-    lone.engine.decode(multi_step=True)
+    decoded(lone.engine, multi_step=True)
     assert [count for count, _ in lone.multi_step.asked] == ([sentences] if together else [])
 
 
@@ -261,7 +261,7 @@ def test_sentences_have_the_tokens_and_the_ends_of_single_steps(
             rounds += 1
             outcomes = bench.step()
             bench.interrupt[...] = next(wanted, False)
-            for outcome in outcomes + bench.engine.decode(multi_step=True):
+            for outcome in outcomes + decoded(bench.engine, multi_step=True):
                 assert isinstance(outcome.result, SequenceResult)
                 found[outcome.sequence.request_id] = outcome.result.hypotheses, outcome.result.finish_reason
         results.append(found)

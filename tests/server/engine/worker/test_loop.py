@@ -7,9 +7,10 @@ from server.engine.kv_cache.budget import largest_request_bytes
 from server.engine.limits import EngineLimits
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
-from server.engine.sequence import SequenceResult
+from server.engine.sequence import Outcome, SequenceResult
 from server.errors import AbortedError, OutOfMemoryError
-from tests.server.engine.fakes import FakeRuntime, recite
+from tests.server.engine.bench import Bench
+from tests.server.engine.fakes import FakeRuntime, recite, sentence
 from tests.server.engine.pools import WAIT_S, Ends, MakePool, gated, make_pool, tokens
 
 __all__ = ["make_pool"]
@@ -114,6 +115,26 @@ def test_no_memory_for_a_step_loses_its_sentences_and_nothing_else(make_pool: Ma
     assert pool.stats().alive
     assert pool.stats().rows_busy == 0
     assert ends.errors == ["out_of_memory"]
+
+
+def test_what_ended_before_the_memory_was_gone_has_its_result() -> None:
+    runtime = FakeRuntime(recite)
+    bench = Bench(runtime)
+    for width, length in ((1, 3), (2, 9)):
+        bench.add(sentence(range(7, 7 + length), DecodingOptions(beam_size=width), request=f"{width}"))
+    for _ in range(4):  # the fourth step writes the greedy sentence's end
+        assert bench.worker._step() == []
+    beams = bench.engine._batches[2]
+
+    def fail(most: int) -> list[Outcome]:
+        raise MemoryError("Unable to allocate 2.0 GiB")
+
+    beams.step = fail  # type: ignore[method-assign]
+    ended = {outcome.sequence.request_id: outcome.result for outcome in bench.worker._step()}
+    assert isinstance(ended["1"], SequenceResult)
+    assert ended["1"].hypotheses[0].tokens == (7, 8, 9)
+    assert isinstance(ended["2"], OutOfMemoryError)
+    assert bench.engine.rows == 0
 
 
 def test_no_memory_in_the_encoder_is_survived_too(make_pool: MakePool) -> None:
