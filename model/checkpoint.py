@@ -319,8 +319,10 @@ def read_config(directory: Path) -> CheckpointConfig:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         config = CheckpointConfig.model_validate(values)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(f"{path}: no such file; is {directory} a checkpoint?") from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path}: not JSON: {error}") from None
     except ValidationError as error:

@@ -12,8 +12,7 @@ from pydantic_core import PydanticCustomError
 ScheduleName = Literal["inverse_square_root", "constant"]
 VocabularyKind = Literal["unigram", "bpe", "word", "character"]
 
-
-_LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$"
+LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$"
 TASK_NAME = r"^[a-z][a-z0-9-]{0,39}$"
 
 
@@ -31,8 +30,8 @@ class DirectionText(_Section):
     Sources may be feature vectors instead: .npz files, see `model.features.files`.
     """
 
-    source_language: str = Field(pattern=_LANGUAGE)
-    target_language: str = Field(pattern=_LANGUAGE)
+    source_language: str = Field(pattern=LANGUAGE)
+    target_language: str = Field(pattern=LANGUAGE)
     train_source: list[Path]
     train_target: list[Path]
     dev_source: list[Path]
@@ -173,7 +172,6 @@ class Augment(_Section):
     noise_share: float = Field(
         default=0.0, ge=0, le=1, description="of all pairs, once more with a damaged source, each epoch"
     )
-
     mask_share: float = Field(
         default=0.0, ge=0, le=1, description="of all pairs, once more with masks for or by aligned words"
     )
@@ -312,6 +310,7 @@ class Recipe(_Section):
         unfit = {
             "task translation; name another": self.task == "translation",
             "[augment]": self.augment.is_used,
+            "[corpus.sampling]": self.corpus.sampling.is_used,
             "train_origin": bool(self.corpus.directions[0].train_origin),
             "joint = false: the only vocabulary is the target's": not self.vocabulary.joint,
             "[distillation]": self.distillation is not None,
@@ -377,12 +376,14 @@ def load_recipe(path: Path, *, seed: int | None = None) -> Recipe:
         seed: replaces that of the recipe.
 
     Raises:
-        RecipeError: missing file, not TOML, or a setting that is unknown or out of range.
+        RecipeError: no readable file, not TOML, or a setting that is unknown or out of range.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecipeError(f"{path}: no such recipe") from None
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not TOML: {error}") from None
     try:

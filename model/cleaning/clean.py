@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from model.cleaning.checks import PairChecks, Reason, keys
 from model.cleaning.duplicates import near_duplicates, signature
-from model.cleaning.plan import CorpusPlan
+from model.cleaning.plan import CorpusPlan, SourceText
 from model.cleaning.report import Report
 from model.data.corpus import CorpusError, iterate_lines, iterate_parallel
 from model.data.process_pool import mapped
@@ -52,12 +52,13 @@ def clean(plan: CorpusPlan, out: Path, *, quiet: bool = False) -> Report:
 
     Args:
         plan: what to read and to leave out.
-        out: directory of the corpus; an old one is replaced.
+        out: directory of the corpus; an old one is replaced, and nothing else.
         quiet: no progress bar.
 
     Raises:
-        CorpusError: a file is missing or broken, or no pair is left.
+        CorpusError: a file is missing or broken, no pair is left, or ``out`` holds something else.
     """
+    _check_replaceable(out)
     unseen = [
         signature(first, second)
         for text in plan.held_out
@@ -93,39 +94,40 @@ def clean(plan: CorpusPlan, out: Path, *, quiet: bool = False) -> Report:
     return _write(plan, out, reasons, quiet=quiet)
 
 
-def read_lines(plan: CorpusPlan) -> Iterator[Line]:
-    """Yield all pairs of a plan in order.
+def _check_replaceable(out: Path) -> None:
+    is_old = all((out / name).is_file() for name in ("report.json", "train.origin.gz"))
+    if out.exists() and not is_old and not (out.is_dir() and not any(out.iterdir())):
+        raise CorpusError(f"{out}: is there and no earlier corpus; remove it or choose another --out")
+
+
+def read_lines(text: SourceText) -> Iterator[Line]:
+    """Yield all pairs of a source in order.
 
     Raises:
-        CorpusError: a file is missing or broken, or the sides are not equally long.
+        CorpusError: a file is missing or broken, or two that belong together are not equally long.
     """
-    for text in plan.sources:
-        sides = [
-            itertools.chain.from_iterable(map(iterate_lines, files)) for files in (text.first, text.second)
-        ]
-        origins = itertools.repeat(text.name) if text.origins is None else iterate_lines(text.origins)
-        try:
-            if text.origins is None:
-                pairs = zip(*sides, strict=True)
-                yield from (Line(first, second, text.name) for first, second in pairs)
-            else:
-                yield from itertools.starmap(Line, zip(*sides, origins, strict=True))
-        except ValueError as error:
-            if isinstance(error, CorpusError):
-                raise
-            files = ", ".join(str(path) for path in (*text.first, *text.second, text.origins) if path)
-            raise CorpusError(f"{files}: differ in their number of lines") from None
+    origins = itertools.repeat(text.name) if text.origins is None else iterate_lines(text.origins)
+    for files in zip(text.first, text.second, strict=True):
+        for first, second in itertools.zip_longest(*map(iterate_lines, files)):
+            if first is None or second is None:
+                raise CorpusError(f"{files[0]}, {files[1]}: differ in their number of lines")
+            origin = next(origins, None)
+            if origin is None:
+                raise CorpusError(f"{text.origins}: has fewer lines than the text")
+            yield Line(first, second, origin)
+    if text.origins is not None and next(origins, None) is not None:
+        raise CorpusError(f"{text.origins}: has more lines than the text")
 
 
 def _chunks(plan: CorpusPlan) -> Iterator[list[tuple[str, str, bool]]]:
-    unwanted: dict[str, bool] = {}
-    patterns = [pattern for text in plan.sources for pattern in text.leave_out]
-    lines = read_lines(plan)
-    while some := list(itertools.islice(lines, _LINES)):
-        for line in some:
-            if line.origin not in unwanted:
-                unwanted[line.origin] = any(fnmatch.fnmatch(line.origin, pattern) for pattern in patterns)
-        yield [(line.first, line.second, unwanted[line.origin]) for line in some]
+    for text in plan.sources:
+        unwanted: dict[str, bool] = {}
+        lines = read_lines(text)
+        while some := list(itertools.islice(lines, _LINES)):
+            for line in some:
+                if line.origin not in unwanted:
+                    unwanted[line.origin] = any(fnmatch.fnmatch(line.origin, name) for name in text.leave_out)
+            yield [(line.first, line.second, unwanted[line.origin]) for line in some]
 
 
 def _check(checks: PairChecks, pairs: list[tuple[str, str, bool]]) -> _Found:
@@ -175,7 +177,8 @@ def _write(plan: CorpusPlan, out: Path, reasons: NDArray[np.uint8], *, quiet: bo
             "dropped.tsv.gz",
         )
         first, second, origins, dropped = (stack.enter_context(_gzip(aside / name)) for name in names)
-        lines = zip(read_lines(plan), reasons.tolist(), strict=True)
+        read = itertools.chain.from_iterable(map(read_lines, plan.sources))
+        lines = zip(read, reasons.tolist(), strict=True)
         bar = tqdm(lines, "writing", len(reasons), unit="pair", unit_scale=True, disable=quiet or None)
         for line, number in bar:
             reason = Reason(number)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
+
+from model.recipe import LANGUAGE
 
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
 
@@ -20,7 +23,7 @@ class _Section(BaseModel):
 
 
 class SourceText(_Section):
-    """Parallel text; paths are relative to the plan's folder. Several files a side are joined."""
+    """Parallel text; paths are relative to the plan's folder. Several files a side are joined, in step."""
 
     name: str = Field(default="", pattern=f"^$|{_NAME}", description="origin of all of its lines")
     first: list[Path] = Field(min_length=1, description="files of the first language")
@@ -36,6 +39,12 @@ class SourceText(_Section):
     def _one_origin(self) -> SourceText:
         if bool(self.name) == (self.origins is not None):
             raise PydanticCustomError("origin", "needs either a name or a file of origins")
+        return self
+
+    @model_validator(mode="after")
+    def _in_step(self) -> SourceText:
+        if len(self.first) != len(self.second):
+            raise PydanticCustomError("files", "needs a file of second for each of first")
         return self
 
 
@@ -63,10 +72,17 @@ class Filters(_Section):
 class CorpusPlan(_Section):
     """Everything `dragoman corpus` needs."""
 
-    languages: tuple[str, str]
+    languages: tuple[Annotated[str, Field(pattern=LANGUAGE)], Annotated[str, Field(pattern=LANGUAGE)]]
     sources: list[SourceText] = Field(min_length=1)
     held_out: list[HeldOut] = Field(default_factory=list)
     filters: Filters = Filters()
+
+    @field_validator("languages")
+    @classmethod
+    def _two_languages(cls, languages: tuple[str, str]) -> tuple[str, str]:
+        if languages[0] == languages[1]:
+            raise PydanticCustomError("languages", "the two must differ: files are named after them")
+        return languages
 
     def relative_to(self, folder: Path) -> CorpusPlan:
         """Resolve the paths against the folder of the plan."""
@@ -93,13 +109,15 @@ def load_plan(path: Path) -> CorpusPlan:
     """Read and check a plan; its paths come back resolved.
 
     Raises:
-        PlanError: missing file, not TOML, or a setting that is unknown or out of range.
+        PlanError: no readable file, not TOML, or a setting that is unknown or out of range.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         return CorpusPlan.model_validate(values).relative_to(path.parent)
     except FileNotFoundError:
         raise PlanError(f"{path}: no such plan") from None
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: not TOML: {error}") from None
     except ValidationError as error:

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
@@ -78,7 +79,7 @@ def iterate_lines(path: Path, *, share: float = 1.0, seed: int = 0) -> Iterator[
                     raise CorpusError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
     except FileNotFoundError:
         raise CorpusError(f"{path}: no such file") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from None
 
 
@@ -167,7 +168,7 @@ def _count_lines(path: Path, bar: tqdm[NoReturn]) -> int:
                 lines = text.count("\n") + 1
                 count += lines
                 bar.update(lines)
-    except (OSError, EOFError, UnicodeDecodeError):
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError):
         return 0
     return count
 

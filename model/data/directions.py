@@ -53,15 +53,15 @@ def directions_of(corpus: Corpus, tokenizer: Tokenizer) -> list[Direction]:
     """List the directions with the ids of their tags.
 
     Raises:
-        RecipeError: the vocabulary, which came with ``initialise_from``, lacks a tag.
+        RecipeError: the vocabulary, which was not learnt for this corpus, lacks a tag.
     """
     tags = tags_of(corpus)
     ids = {piece: number for number, piece in enumerate(tokenizer.source_pieces())} if tags else {}
     missing = [tag for tag in tags if tag not in ids]
     if missing:
         raise RecipeError(
-            f"the vocabulary of training.initialise_from has no {', '.join(missing)}: it was not learnt for "
-            "these target languages; train from the start"
+            f"the vocabulary has no {', '.join(missing)}: it was not learnt for these target languages; "
+            "train from the start, without training.initialise_from and vocabulary.path, in another --out"
         )
     return [
         Direction(

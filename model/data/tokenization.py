@@ -22,6 +22,9 @@ from model.tokenizer import Tokenizer
 _LINES = 1 << 14
 """Pairs that are tokenised at a time."""
 
+_MOST_ORIGINS = 1 << 16
+"""A table holds their numbers in two bytes."""
+
 
 def made_from(
     corpus: Corpus,
@@ -128,7 +131,7 @@ def chunks_of(corpus: Corpus, directions: Sequence[Direction], names: dict[str, 
         names: filled with the number of each origin, in order of appearance.
 
     Raises:
-        CorpusError: the text is broken.
+        CorpusError: the text is broken, or has too many origins.
     """
     for number, (text, direction) in enumerate(zip(corpus.directions, directions, strict=True)):
         pairs = iterate_parallel(text.train_source, text.train_target)
@@ -137,11 +140,15 @@ def chunks_of(corpus: Corpus, directions: Sequence[Direction], names: dict[str, 
             own = list(itertools.islice(origins, len(some)))
             if len(own) < len(some):
                 raise CorpusError(f"{text.train_origin[-1]}: has fewer lines than the text")
+            numbers = [names.setdefault(name, len(names)) for name in own]
+            if len(names) > _MOST_ORIGINS:
+                files = ", ".join(map(str, text.train_origin))
+                raise CorpusError(f"{files}: over {_MOST_ORIGINS:,} origins; name the sources, not lines")
             yield Chunk(
                 direction.source_prefix_ids,
                 "\n".join([source for source, _ in some]),
                 "\n".join([target for _, target in some]),
-                np.array([names.setdefault(name, len(names)) for name in own], np.uint16),
+                np.array(numbers, np.uint16),
                 number,
             )
         if text.train_origin and next(origins, None) is not None:

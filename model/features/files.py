@@ -7,6 +7,7 @@ belong to each sequence. A leaf: imports nothing of this project.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,15 @@ def read_features(path: Path) -> list[Features]:
         raise FeaturesError(f"{path}: no such file") from None
     except KeyError as error:
         raise FeaturesError(f"{path}: {error.args[0]}; features and lengths are needed") from None
-    except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise FeaturesError(f"{path}: not an .npz of arrays: {error}") from None
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiu":
         raise FeaturesError(f"{path}: features must be numbers [total, F], not {values.dtype} {values.shape}")

@@ -82,7 +82,7 @@ class RunDirectory:
         special: ids that text never produces; features have none around them.
 
     Raises:
-        RecipeError: ``training.initialise_from`` lies inside this run.
+        RecipeError: ``training.initialise_from`` lies inside this run, or has other special ids.
         CheckpointError: it is no checkpoint, or a damaged one.
         CorpusError: the training text is broken; read through once, unless it is tokenised already.
     """
@@ -94,9 +94,9 @@ class RunDirectory:
         self._processes = processes
         self._recipe = recipe
         self._recipe_text = recipe_text
+        self.special = SpecialTokens(source_suffix_ids=[]) if recipe.corpus.has_features else SpecialTokens()
         self._start = self._read_start()
         self.directions: list[Direction] = []
-        self.special = SpecialTokens(source_suffix_ids=[]) if recipe.corpus.has_features else SpecialTokens()
         self._described: DescribedFeatures | None = None
         self._augmented: AugmentedTables | None = None
         self._pairs = 0
@@ -126,6 +126,17 @@ class RunDirectory:
             raise RecipeError(
                 f"{first}: came from MarianMT, whose list of ids a recipe cannot use; fine-tune it with "
                 "transformers and import it again"
+            )
+        theirs = start.config.special_tokens.model_dump()
+        wrong = [
+            f"{name} {theirs[name]} instead of {ours}"
+            for name, ours in self.special.model_dump().items()
+            if theirs[name] != ours
+        ]
+        if wrong and self._takes_vocabulary_of_start:
+            raise RecipeError(
+                f"{first}: has {', '.join(wrong)}, which a recipe cannot use; start from a checkpoint that "
+                "dragoman train made, or set training.shrink, which learns a new vocabulary"
             )
         return start
 

@@ -281,7 +281,7 @@ class Trainer:
         )
         self.model.train()
         self._started = time.monotonic()
-        validated = progress.update
+        validated = 0 if progress.interim else progress.update  # what an interruption saved was not
         with contextlib.closing(log):
             for batches, ends_epoch in self._updates():
                 loss, norm = self._update(batches)
@@ -331,9 +331,9 @@ class Trainer:
             self.progress.best, self.progress.stale = value, 0
         else:
             self.progress.stale += 1
-        self._save(record)
-        if better and self.processes.first:
+        if better and self.processes.first:  # before the checkpoint says that it is there
             self.run_directory.write_model("best", self.model, self.progress, record)
+        self._save(record)
         parts = ", ".join(f"{name} {bleu:.2f}" for name, bleu in record.get("bleu_by_direction", {}).items())
         log.say(
             f"update {self.progress.update:,}: loss {record['loss']:.3f} BLEU {record['bleu']:.2f} "

@@ -22,7 +22,7 @@ from model.encoder_decoder import EncoderDecoder
 from model.tokenizer import UNKNOWN, Tokenizer
 
 _RESHAPED = {"encoder_layers", "decoder_layers", "source_vocab_size", "target_vocab_size"}
-_LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.(.+)")
+_LAYER = re.compile(r"((encoder|decoder)(?:_biases)?)\.(\d+)\.(.+)")
 _TABLES = {
     "source_embedding.tokens.weight": "source",
     "target_embedding.tokens.weight": "target",
@@ -98,9 +98,9 @@ def shrunk_tensors(start: Checkpoint, config: AnyConfig, tokenizer: Tokenizer) -
     tensors = {}
     for name, tensor in model_tensors(start.model).items():
         if layer := _LAYER.fullmatch(name):
-            side, number, rest = layer.groups()
+            stack, side, number, rest = layer.groups()
             if int(number) in kept[side]:
-                tensors[f"{side}.{kept[side].index(int(number))}.{rest}"] = tensor
+                tensors[f"{stack}.{kept[side].index(int(number))}.{rest}"] = tensor
         elif name in _TABLES:
             tensors[name] = _rows(tensor, *pieces[_TABLES[name]])
         else:

@@ -13,7 +13,7 @@ from model.recipe import VocabularyKind
 from model.tokenizer import UNKNOWN
 from model.vocabulary.symbols import REQUIRED, write_rules
 
-_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+SPECIAL_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 _THREADS = 16
 """On any machine: each sums up a share of the corpus, and the rounding of the sums decides which of the
 rarest pieces stay (88 of 16,000 differed between one thread and two)."""
@@ -81,7 +81,7 @@ def train_sentencepiece(
                 model_writer=stream,
                 vocab_size=vocab_size,
                 model_type="char" if kind == "character" else kind,
-                **{"byte_fallback": True, **settings, **_IDS},
+                **{"byte_fallback": True, **settings, **SPECIAL_IDS},
                 control_symbols=list(tags),
                 num_threads=_THREADS,
                 minloglevel=2,

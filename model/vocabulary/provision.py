@@ -11,7 +11,7 @@ from model.data.corpus import iterate_lines
 from model.data.directions import tags_of
 from model.recipe import Corpus, Recipe, RecipeError
 from model.tokenizer import Tokenizer
-from model.vocabulary.learning import share_spelled, train_sentencepiece
+from model.vocabulary.learning import SPECIAL_IDS, share_spelled, train_sentencepiece
 
 TOKENIZER_FILES = ("source.spm", "target.spm")
 _MOST_SPELLED, _MUCH_SPELLED = 0.25, 0.02
@@ -30,17 +30,33 @@ def copy_vocabulary(place: Path, directory: Path) -> None:
         directory: of the run.
 
     Raises:
-        RecipeError: there is none.
+        RecipeError: there is none, or one with other special ids than a run's.
+        TokenizerError: a file is no SentencePiece model.
     """
     files = [place / name for name in TOKENIZER_FILES] if place.is_dir() else [place]
     if not files[0].is_file():
         raise RecipeError(
             f"{files[0]}: no such vocabulary; give a .spm file, a run, a checkpoint or a bundle"
         )
+    for file in filter(Path.is_file, files):
+        _check_ids(file)
     for file, name in itertools.zip_longest(files, TOKENIZER_FILES):
         (directory / name).unlink(missing_ok=True)
         if file is not None and file.is_file():
             shutil.copyfile(file, directory / name)
+
+
+def _check_ids(file: Path) -> None:
+    tokenizer = Tokenizer.load(file)
+    found, needed = (
+        ", ".join(f"{name} {number}" for name, number in ids.items())
+        for ids in ({name: getattr(tokenizer, name) for name in SPECIAL_IDS}, SPECIAL_IDS)
+    )
+    if found != needed:
+        raise RecipeError(
+            f"{file}: has {found}, but a run needs {needed}; learn one with dragoman train, or with "
+            "SentencePiece and these ids"
+        )
 
 
 def learn_vocabulary(recipe: Recipe, directory: Path, pairs: int, say: Callable[[str], None]) -> None:

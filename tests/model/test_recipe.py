@@ -58,3 +58,8 @@ def test_what_a_task_or_a_vocabulary_cannot_be_is_refused(
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises(RecipeError, match=message):
         load_recipe(file)
+
+
+def test_a_folder_is_no_recipe() -> None:
+    with pytest.raises(RecipeError, match="recipes: cannot be read: Is a directory"):
+        load_recipe(RECIPES)

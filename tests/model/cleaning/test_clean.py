@@ -136,7 +136,10 @@ def test_processes_write_the_same_bytes(plan: Path, tmp_path: Path, monkeypatch:
 
 def test_what_is_wrong_is_named(plan: Path, tmp_path: Path) -> None:
     write(tmp_path / "a.origins", ["docs"])
-    with pytest.raises(CorpusError, match=r"a\.origins: differ in their number of lines"):
+    with pytest.raises(CorpusError, match=r"a\.origins: has fewer lines than the text"):
+        clean(load_plan(plan), tmp_path / "out", quiet=True)
+    write(tmp_path / "a.origins", ["docs"] * (len(PAIRS) + 3))
+    with pytest.raises(CorpusError, match=r"a\.origins: has more lines than the text"):
         clean(load_plan(plan), tmp_path / "out", quiet=True)
     assert not (tmp_path / "out").exists()
     plan.write_text(plan.read_text().replace('name = "tatoeba"', ""))
@@ -144,3 +147,53 @@ def test_what_is_wrong_is_named(plan: Path, tmp_path: Path) -> None:
         load_plan(plan)
     with pytest.raises(PlanError, match="no such plan"):
         load_plan(tmp_path / "none.toml")
+    with pytest.raises(PlanError, match="cannot be read: Is a directory"):
+        load_plan(tmp_path)
+
+
+def test_nothing_but_an_earlier_corpus_is_replaced(plan: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    for out in (tmp_path, plan):
+        with pytest.raises(CorpusError, match=f"{out.name}: is there and no earlier corpus"):
+            clean(load_plan(plan), out, quiet=True)
+    assert sorted(tmp_path.iterdir()) == before
+    (tmp_path / "out").mkdir()
+    for _ in range(2):
+        clean(load_plan(plan), tmp_path / "out", quiet=True)
+    assert len(list((tmp_path / "out").iterdir())) == 5
+
+
+def test_a_source_leaves_out_lines_of_its_own_alone(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(plan.read_text().replace('["ms-*"]', '["ms-*", "tatoeba"]'))
+    report = clean(load_plan(plan), tmp_path / "out", quiet=True)
+    assert report.of(["ms-docs"], Reason.LEFT_OUT) == 1
+    assert report.of(["tatoeba"], Reason.LEFT_OUT) == 0
+    assert "Tom sleeps." in read(tmp_path / "out/train.en.gz")
+
+
+def test_files_are_in_step_one_by_one(plan: Path, tmp_path: Path) -> None:
+    write(tmp_path / "c.en", ["One more."])
+    write(tmp_path / "c.de", ["Noch einer.", "Und einer."])
+    text = plan.read_text().replace('["b.en"]', '["b.en", "c.en"]')
+    plan.write_text(text)
+    with pytest.raises(PlanError, match=r"sources\.1: needs a file of second for each of first"):
+        load_plan(plan)
+    plan.write_text(text.replace('["b.de"]', '["b.de", "c.de"]'))
+    write(tmp_path / "b.de", ["Tom schläft."])  # as many lines a side
+    with pytest.raises(CorpusError, match=r"b\.en, .*b\.de: differ in their number of lines"):
+        clean(load_plan(plan), tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        ('["en", "en"]', "languages: the two must differ"),
+        ('["en", "../de"]', r"languages\.1: String should match"),
+        ('["en", "origin"]', r"languages\.1: String should match"),
+    ],
+)
+def test_languages_are_two_and_name_files(plan: Path, languages: str, message: str) -> None:
+    plan.write_text(plan.read_text().replace('["en", "de"]', languages))
+    with pytest.raises(PlanError, match=message):
+        load_plan(plan)

@@ -62,6 +62,12 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
     cut.write_bytes(gzip.compress(b"a\n" * 1000)[:-12])
     with pytest.raises(CorpusError, match=r"cut\.en\.gz: cannot be read"):
         read_parallel([cut], [good])
+    damaged = bytearray(gzip.compress(b"a\n" * 1000))
+    damaged[10] = 0xFF  # where the compressed text begins: there is no such kind of block
+    cut.write_bytes(damaged)
+    for read in (read_parallel, check_parallel):
+        with pytest.raises(CorpusError, match=r"cut\.en\.gz: cannot be read"):
+            read([cut], [cut])
     with pytest.raises(CorpusError, match="1 source files but 2 target files"):
         read_parallel([good], [good, good])
 

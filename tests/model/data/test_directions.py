@@ -134,6 +134,10 @@ def test_one_target_language_needs_no_tag(folder: Path) -> None:
     more = recipe_of(folder, "more", "de-en", "fr-en", "en-de", max_updates=2, initialise_from="into/best")
     with pytest.raises(RecipeError, match=r"has no >>en<<, >>de<<: it was not learnt for these"):
         Trainer(more, folder / "more", quiet=True)
+    given = recipe_of(folder, "given", "de-en", "en-de", max_updates=2)
+    given.write_text(given.read_text().replace("[vocabulary]", '[vocabulary]\npath = "into/best"'))
+    with pytest.raises(RecipeError, match=r"has no >>en<<, >>de<<: .*without .*vocabulary\.path"):
+        Trainer(given, folder / "given", quiet=True)
 
 
 def test_what_is_no_direction_is_refused(folder: Path, trained: Path, bundle: Path) -> None:

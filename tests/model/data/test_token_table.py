@@ -19,7 +19,7 @@ from model.data import process_pool, tokenization
 from model.data.corpus import CorpusError
 from model.data.dataset import TrainingSet, table_of
 from model.data.token_table import Column, TokenTable, TokenTableError, TokenTableWriter
-from model.data.tokenization import has_files_of, is_tokenised, made_from, tokenise
+from model.data.tokenization import chunks_of, has_files_of, is_tokenised, made_from, tokenise
 from model.recipe import Corpus
 from model.tokenizer import Tokenizer
 from model.vocabulary.learning import train_sentencepiece
@@ -155,6 +155,18 @@ def test_text_is_tokenised_once_until_something_changes(tmp_path: Path) -> None:
     other = corpus_of(tmp_path, [*lines, "a"])
     assert not is_tokenised(directory, made_from(other, DIRECTIONS, [vocabulary], 6))
     assert not has_files_of(directory, other)
+
+
+def test_more_origins_than_two_bytes_count_are_refused(tmp_path: Path) -> None:
+    corpus, names = corpus_of(tmp_path, ["a"] * (2**16 + 1)), [f"{i}\n" for i in range(2**16)]
+    origins = tmp_path / "origins"
+    text = corpus.directions[0].model_copy(update={"train_origin": [origins]})
+    corpus = corpus.model_copy(update={"directions": [text]})
+    origins.write_text("".join([*names, "0\n"]))
+    assert sum(len(chunk.origins) for chunk in chunks_of(corpus, DIRECTIONS, {})) == 2**16 + 1
+    origins.write_text("".join([*names, "more\n"]))
+    with pytest.raises(CorpusError, match=r"/origins: over 65,536 origins"):
+        list(chunks_of(corpus, DIRECTIONS, {}))
 
 
 @pytest.fixture

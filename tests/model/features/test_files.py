@@ -57,7 +57,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     one = io.BytesIO()
     np.save(one, np.ones((2, 2)))
     whole = save(tmp_path / "whole.npz", features=np.ones((2, 2)), lengths=[2]).read_bytes()
-    for number, content in enumerate((b"", b"text", one.getvalue(), whole[: len(whole) // 2])):
+    write_features(tmp_path / "packed.npz", SEQUENCES)
+    damaged = bytearray((tmp_path / "packed.npz").read_bytes())
+    damaged[30 + damaged[26] + damaged[28]] = 0xFF  # where compressed data begins, after names of such length
+    contents = (b"", b"text", one.getvalue(), whole[: len(whole) // 2], damaged)
+    for number, content in enumerate(contents):
         path = tmp_path / f"{number}.npz"
         path.write_bytes(content)
         with pytest.raises(FeaturesError, match=f"{number}.npz: not an .npz"):
@@ -94,6 +98,7 @@ def test_pairs_are_in_step(tmp_path: Path) -> None:
         ('kind = "word"', 'kind = "word"\njoint = false', "the only vocabulary is the target's"),
         ("[training]", "[augment]\nnoise_share = 0.5\n[training]", r"do not go with \[augment\]"),
         ("[training]", '[distillation]\nteacher = "x"\n[training]', r"do not go with \[distillation\]"),
+        ("[vocabulary]", "[corpus.sampling]\ntemperature = 2.0\n[vocabulary]", r"with \[corpus.sampling\]"),
     ],
 )
 def test_a_recipe_of_features_has_no_settings_of_text(

@@ -222,6 +222,27 @@ def test_what_an_interruption_saved_is_replaced_and_never_averaged(
     assert resumed.progress.kept == sorted(path.name for path in run.glob("checkpoint-*")) == expected
 
 
+def test_what_an_interruption_saved_last_is_validated(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    file, run = recipe(max_updates=2, average_checkpoints=0), tmp_path / "run"
+    trainer = Trainer(file, run, quiet=True)
+    trainer._update(next(trainer._updates())[0])
+    trainer._stop = True
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert not (run / "best").exists()
+    assert load_checkpoint(Trainer(file, run, quiet=True).run()).config.updates == 2
+
+
+def test_the_best_is_there_before_a_checkpoint_says_so(
+    recipe: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(recipe(max_updates=2, validate_every=2), tmp_path / "run", quiet=True)
+    monkeypatch.setattr(trainer, "_save", lambda record: sys.exit())
+    with pytest.raises(SystemExit):
+        trainer.run()
+    assert load_checkpoint(tmp_path / "run" / "best").config.updates == 2
+
+
 def test_the_seed_of_the_command_line_wins(recipe: Callable[..., Path], tmp_path: Path) -> None:
     file = recipe(max_updates=1)
     first, again, other = (
@@ -318,6 +339,8 @@ def test_damaged_checkpoints_are_named(recipe: Callable[..., Path], tmp_path: Pa
         load_checkpoint(best)
     with pytest.raises(CheckpointError, match=r"is .* a checkpoint"):
         load_checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match=r"is .*model\.safetensors a checkpoint"):
+        load_checkpoint(weights)
 
 
 def test_frozen_parts_keep_their_weights(recipe: Callable[..., Path], tmp_path: Path) -> None:

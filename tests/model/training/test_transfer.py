@@ -90,6 +90,18 @@ def test_a_smaller_model_starts_from_a_larger_one(
     assert load_checkpoint(again.run()).config.joint_vocabulary is joint
 
 
+def test_biases_of_distances_stay_with_their_layers(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    biases = "relative_distances = 4\nrelative_every_layer = true"
+    file = change(
+        recipe(max_updates=1, average_checkpoints=0), ("decoder_layers = 1", f"decoder_layers = 3\n{biases}")
+    )
+    before = load_checkpoint(Trainer(file, tmp_path / "larger", quiet=True).run()).model.state_dict()
+    file = change(smaller(recipe, max_updates=1), ("decoder_layers = 1", f"decoder_layers = 2\n{biases}"))
+    after = Trainer(file, tmp_path / "small", quiet=True).model.state_dict()
+    for kept, layer in enumerate((0, 2)):
+        assert torch.equal(after[f"decoder_biases.{kept}.table"], before[f"decoder_biases.{layer}.table"])
+
+
 @pytest.mark.parametrize("joint", [True, False])
 def test_what_stays_the_same_need_not_be_said(
     recipe: Callable[..., Path], tmp_path: Path, joint: bool

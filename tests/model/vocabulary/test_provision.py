@@ -1,9 +1,11 @@
 """A run takes its vocabulary from another run, a checkpoint or a file."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sentencepiece
 
 from model.recipe import RecipeError, load_recipe
 from model.training.trainer import Trainer
@@ -55,3 +57,26 @@ def test_what_cannot_be_taken_is_refused(recipe: Callable[..., Path], tmp_path: 
         RecipeError, match=r"vocabulary\.path: the vocabulary of .*first was learnt for other"
     ):
         Trainer(recipe('path = "first"'), tmp_path / "run", quiet=True)
+
+
+def test_a_vocabulary_with_other_special_ids_is_refused(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "train.en"), model_prefix=str(tmp_path / "plain"), vocab_size=30, minloglevel=2
+    )
+    with pytest.raises(
+        RecipeError, match=r"plain\.model: has pad_id -1, unk_id 0, .*, but a run needs pad_id 0, unk_id 1, "
+    ):
+        Trainer(recipe('path = "plain.model"'), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "source.spm").exists()
+
+
+def test_a_start_with_other_special_ids_is_refused(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    best = Trainer(recipe(), tmp_path / "first", quiet=True).run()
+    values = json.loads((best / "config.json").read_text())
+    values["special_tokens"] |= {"eos_id": 1, "decoder_start_id": 0, "source_suffix_ids": [1]}  # as in T5
+    (best / "config.json").write_text(json.dumps(values))
+    with pytest.raises(RecipeError, match=r"first/best: has eos_id 1 instead of 3, decoder_start_id 0 inst"):
+        Trainer(recipe(initialise_from="first/best"), tmp_path / "second", quiet=True)
+    assert not (tmp_path / "second").exists()
+    # A new vocabulary has its own.
+    Trainer(recipe(initialise_from="first/best", shrink=True), tmp_path / "second", quiet=True)
