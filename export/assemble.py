@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import onnx
-from pydantic import BaseModel
 
 from export.bundle import (
     TRANSLATION,
     Architecture,
     ArchitectureDetails,
-    Direction,
     Generation,
     Graphs,
-    Language,
     Limits,
     Manifest,
     SpecialTokens,
@@ -28,10 +25,10 @@ from export.bundle import (
     write_manifest,
 )
 from export.card import About, Findings, model_card, notice
+from export.gate_texts import ExportError
 from export.graph.shared_weights import save_graphs
-from model.checkpoint import Checkpoint
-
-T = TypeVar("T", bound=BaseModel)
+from export.manifest import refusal
+from model.checkpoint import Checkpoint, CheckpointConfig
 
 ENCODER_FILE = "encoder.onnx"
 WEIGHTS_FILE = "model.weights"
@@ -48,9 +45,13 @@ def multi_step_file(beam_width: int) -> str:
 
 
 def start_aside(out: Path, kind: str = "partial") -> Path:
-    """Make an empty directory beside ``out``, on the same file system; leftovers of a killed export go."""
+    """Make an empty directory beside ``out``, on the same file system; leftovers of a killed export go.
+
+    Of a symbolic link that is beside what it leads to, as `put_in_place` replaces that.
+    """
+    out = out.resolve()
     aside = out.with_name(f".{out.name}.{kind}")
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove(aside)
     aside.mkdir(parents=True)
     return aside
 
@@ -101,14 +102,11 @@ def complete(
     (directory / "NOTICE").write_text(notice(config), encoding="utf-8")
     manifest = Manifest(
         format_version=1,
-        name=config.name,
         version=about.version,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        task=config.task,
         purpose=about.purpose,
         segmentation="sentences" if config.task == TRANSLATION else "none",
-        directions=() if config.languages else _as(Direction, config.all_directions),
-        languages=_as(Language, config.languages),
+        **_stated(config),
         special_tokens=SpecialTokens.model_validate(config.special_tokens.model_dump()),
         limits=limits,
         precision=findings.precision,
@@ -128,21 +126,52 @@ def complete(
     return verify_bundle(directory)
 
 
+def check_config(checkpoint: Checkpoint) -> None:
+    """Refuse at once a checkpoint that says what no manifest could state.
+
+    Raises:
+        ExportError: its name, its task or a language is odd.
+    """
+    config = checkpoint.config
+    if (reason := refusal(_stated(config))) is not None:
+        raise ExportError(f"{checkpoint.directory / 'config.json'}: {reason}")
+    codes = [language.code for language in config.languages]
+    if twice := next((code for code in codes if codes.count(code) > 1), None):
+        raise ExportError(f"{config.name}: two languages have the code {twice}")
+    if config.task != TRANSLATION and (codes or len(config.directions) > 1):
+        raise ExportError(f"{config.name}: task {config.task} needs one direction; only translation has more")
+
+
+def _stated(config: CheckpointConfig) -> dict[str, Any]:
+    """Give the fields of a manifest that a checkpoint decides alone, as JSON has them."""
+    directions = [] if config.languages else config.all_directions
+    return {
+        "name": config.name,
+        "task": config.task,
+        "directions": [direction.model_dump() for direction in directions],
+        "languages": [language.model_dump() for language in config.languages],
+    }
+
+
 def put_in_place(aside: Path, out: Path) -> None:
-    """Rename the finished directory; a bundle that was there is moved away first and removed last."""
-    if not out.exists():
-        aside.rename(out)
-        return
+    """Rename the finished directory; what was there is moved away first and removed last.
+
+    A symbolic link stays: what it leads to is replaced.
+    """
+    out = out.resolve()
     old = out.with_name(f".{out.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    out.rename(old)
+    if out.exists():
+        _remove(old)
+        out.rename(old)
     aside.rename(out)
-    shutil.rmtree(old)
+    _remove(old)
 
 
-def _as(kind: type[T], described: Iterable[BaseModel]) -> tuple[T, ...]:
-    """Write what a checkpoint says in the words of a bundle."""
-    return tuple(kind.model_validate(one.model_dump()) for one in described)
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _graphs(directory: Path, beam_widths: tuple[int, ...]) -> Graphs:

@@ -14,6 +14,8 @@ from export.bundle import (
     Precision,
     Quality,
 )
+from export.gate_texts import ExportError
+from export.manifest import MAX_PURPOSE, refusal
 from model.checkpoint import CheckpointConfig
 
 _NAMED_DIRECTIONS = 12
@@ -32,6 +34,17 @@ class About:
     version: str = "1"
     purpose: str = ""
     notes: str = ""
+
+    def check(self) -> None:
+        """Refuse at once what the manifest could not state.
+
+        Raises:
+            ExportError: the version or the purpose is odd.
+        """
+        if len(self.purpose) > MAX_PURPOSE or "\n" in self.purpose:
+            raise ExportError(f"--purpose: one line of at most {MAX_PURPOSE} characters")
+        if (reason := refusal({"version": self.version})) is not None:
+            raise ExportError(f"--bundle-{reason}")
 
 
 @dataclass(frozen=True)

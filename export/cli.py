@@ -77,11 +77,11 @@ def run_pull(
 
     def work(report: Report) -> None:
         target = out or Path(name.rpartition("/")[2].replace(":", "-"))
-        check_import(target, kind, options)
+        check_import(target, kind, names, options)
         called = names
         if name.startswith(_ARGOS):
             report(f"fetching {name} from the index of Argos packages, which states no licenses")
-            origin = fetch_argos(name.removeprefix(_ARGOS))
+            origin = fetch_argos(name.removeprefix(_ARGOS), report)
         elif name.startswith(_FIREFOX):
             origin, entry = fetch_firefox(name.removeprefix(_FIREFOX), report)
             called = replace(

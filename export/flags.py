@@ -58,8 +58,22 @@ BundleVersion = Annotated[str, typer.Option(help="Version that the manifest stat
 Purpose = Annotated[
     str, typer.Option(help="One line for `GET /models`, the page and the card: the text that it is good for.")
 ]
+
+
+def _read_notes(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file}: cannot be read: {error}") from None
+
+
 CardNotes = Annotated[
-    Path | None, typer.Option(help="Markdown to put into the model card: weak spots, test scores.")
+    str | None,
+    typer.Option(
+        parser=_read_notes,
+        metavar="PATH",
+        help="Markdown to put into the model card: weak spots, test scores.",
+    ),
 ]
 AllowQualityLoss = Annotated[
     bool, typer.Option("--allow-quality-loss", help="Write it even if a quality gate refuses it.")

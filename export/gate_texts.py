@@ -88,7 +88,7 @@ def read_texts(checkpoint: Checkpoint, sources: Sequence[Path], targets: Sequenc
         targets: their translations, or none at all. Without them empty lines are left out.
 
     Raises:
-        ExportError: there are too many files, or a line is longer than the model takes.
+        ExportError: there are too many files, one has no text, or a line is longer than the model takes.
         CorpusError: a file is unusable.
     """
     directions = checkpoint.config.all_directions
@@ -136,7 +136,9 @@ def lines_of(sources: Sequence[str] | Sequence[Features]) -> list[str]:
 
 def _read_sources(path: Path) -> list[str]:
     if not holds_features(path):
-        return [line for line in read_lines(path) if line]
+        if not (lines := [line for line in read_lines(path) if line]):
+            raise ExportError(f"{path}: has no text")
+        return lines
     try:
         return lines_of(read_features(path))
     except FeaturesError as error:
@@ -167,14 +169,16 @@ def target_prefix(checkpoint: Checkpoint, direction: Direction) -> list[int]:
 
 @dataclass(frozen=True)
 class Sample:
-    """What activation ranges come from.
+    """What activation ranges come from: lines that the model can take. Others say nothing of ranges.
 
     Attributes:
+        name: of the files.
         lines: text, or features in base64.
-        rows: of the lines that the model can take, as the encoder reads them. Others say nothing of ranges.
+        rows: the lines as the encoder reads them.
         prefixes: what the target of each row begins with.
     """
 
+    name: str
     lines: list[str]
     rows: list[Source]
     prefixes: list[list[int]]
@@ -184,9 +188,10 @@ def calibration_sample(checkpoint: Checkpoint, files: Sequence[Path], count: int
     """Draw at most ``count`` lines for activation ranges, with a fixed seed.
 
     Raises:
-        ExportError: there are more files than directions.
+        ExportError: there are more files than directions, or no line that the model can take.
         CorpusError: a file is unusable.
     """
+    name = ", ".join(path.name for path in files)
     sample = _directed_lines(checkpoint, files)
     if len(sample) > count:
         sample = random.Random(0).sample(sample, count)
@@ -194,7 +199,12 @@ def calibration_sample(checkpoint: Checkpoint, files: Sequence[Path], count: int
     rows = read_by_encoder(checkpoint, lines, directions)
     limit = checkpoint.config.transformer.max_positions
     short = [i for i, row in enumerate(rows) if len(row) <= limit]
-    return Sample(lines, [rows[i] for i in short], [target_prefix(checkpoint, directions[i]) for i in short])
+    if not short:
+        raise ExportError(
+            f"{name}: none of {len(lines)} lines has at most {limit} tokens: calibrate on others"
+        )
+    prefixes = [target_prefix(checkpoint, directions[i]) for i in short]
+    return Sample(name, [lines[i] for i in short], [rows[i] for i in short], prefixes)
 
 
 def _directed_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple[str, Direction]]:
@@ -204,7 +214,7 @@ def _directed_lines(checkpoint: Checkpoint, files: Sequence[Path]) -> list[tuple
     first; of several files, the first is of the first direction, and so on.
 
     Raises:
-        ExportError: there are more files than directions.
+        ExportError: there are more files than directions, or one has no text.
         CorpusError: a file is unusable.
     """
     directions = checkpoint.config.all_directions

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from export.languages import BeamWidth, Count, Direction, FileName, Framed, Framing, Language, Part, TokenId
 from export.sections.architecture import Architecture
@@ -363,3 +363,14 @@ class Manifest(Part):
             (*tokens.source_suffix_ids, *source.source_suffix_ids),
             (*tokens.target_prefix_ids, *target.target_prefix_ids),
         )
+
+
+def refusal(fields: Mapping[str, Any]) -> str | None:
+    """Say which of some fields of a manifest is refused, and why, long before the others are known."""
+    try:
+        Manifest.model_validate(fields)
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            if one["type"] != "missing":
+                return f"{'.'.join(map(str, one['loc']))} {ascii(one['input'])[:120]}: {one['msg']}"
+    return None

@@ -11,6 +11,7 @@ import torch
 
 from export.assemble import (
     ENCODER_FILE,
+    check_config,
     complete,
     decoder_file,
     put_in_place,
@@ -19,14 +20,13 @@ from export.assemble import (
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
 from export.card import About, Findings
-from export.gate_texts import ExportError, Texts, calibration_sample, read_texts, spread
+from export.gate_texts import ExportError, Sample, Texts, calibration_sample, read_texts, spread
 from export.graph.graph_set import GraphSet, export_graphs
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.cache_writes import with_own_writes
 from export.int8.calibration import CalibratedRanges, Method, calibrate, hash_sample
 from export.int8.quantized_set import quantize_graphs
 from export.lexicon import DEFAULT_ENTRIES
-from export.manifest import MAX_PURPOSE
 from export.multi_step.build import check_multi_step, multi_step_graphs
 from export.quality_gates import (
     GOLDEN_CANDIDATES,
@@ -121,11 +121,11 @@ def export_bundle(
     """
     if out.exists() and not options.force:
         raise ExportError(f"{out} exists already; --force replaces it")
-    if len(options.about.purpose) > MAX_PURPOSE or "\n" in options.about.purpose:
-        raise ExportError(f"--purpose: one line of at most {MAX_PURPOSE} characters")
+    options.about.check()
     if not options.dev_source and not options.calibration:
         raise ExportError("text for the gates is needed: --dev-source and --dev-target, or --calibration")
     checkpoint = load_checkpoint(directory)
+    check_config(checkpoint)
     if options.lexicon is not None:
         options.lexicon.check(len(checkpoint.config.all_directions))
     if options.attention and (options.lexicon is None or options.precision == "fp16"):
@@ -170,6 +170,11 @@ class _Export:
         sources = options.dev_source or options.calibration
         references = options.dev_target if options.dev_source else ()
         texts = read_texts(self.checkpoint, sources, references)
+        golden_texts = read_texts(self.checkpoint, options.golden) if options.golden else texts
+        sample = None
+        if options.precision == "int8":
+            count = self._few(options.calibration_sentences)
+            sample = calibration_sample(self.checkpoint, options.calibration or sources, count)
         if self.parameters > _LARGE_PARAMETERS:
             memory, disk = (share * self.parameters / 1e9 for share in (_MEMORY_BYTES, _DISK_BYTES))
             self.report(f"this takes about {memory:.0f} GB of memory, and {disk:.0f} GB beside {self.out}")
@@ -180,8 +185,8 @@ class _Export:
         if options.precision == "fp16":
             self.report("exporting the same in fp16")
             graphs = self._export(torch.float16)
-        elif options.precision == "int8":
-            calibration, graphs = self._quantize(full, texts)
+        elif sample is not None:
+            calibration, graphs = self._quantize(full, sample, texts)
         quality = self._judge(full, graphs, texts)
         agreement = self._compare(full, graphs, texts) if quality is None else None
         aside = start_aside(self.out)
@@ -190,7 +195,7 @@ class _Export:
             multi_step = multi_step_graphs({width: graphs.decoder(width) for width in widths_of_steps})
             decoders = {width: with_own_writes(graphs.decoder(width)) for width in widths}
             save_all_graphs(aside, graphs.encoder, decoders, multi_step, graphs.folder)
-            invariant, golden = self._check_files(aside, graphs, texts)
+            invariant, golden = self._check_files(aside, graphs, texts, golden_texts)
             findings = Findings(options.precision, parity, quality, agreement, calibration, invariant, golden)
             manifest = complete(aside, self.checkpoint, widths, findings, options.about)
             if options.lexicon is not None:
@@ -244,23 +249,18 @@ class _Export:
         )
         return parity
 
-    def _quantize(self, full: GraphSet, texts: Texts) -> tuple[Calibration, GraphSet]:
-        options = self.options
-        files = options.calibration or options.dev_source
-        sample = calibration_sample(self.checkpoint, files, self._few(options.calibration_sentences))
-        names = ", ".join(path.name for path in files)
-        self.report(
-            f"calibrating int8 on {len(sample.lines)} sentences of {names} ({options.calibration_method})"
-        )
+    def _quantize(self, full: GraphSet, sample: Sample, texts: Texts) -> tuple[Calibration, GraphSet]:
+        count, method = len(sample.lines), self.options.calibration_method
+        self.report(f"calibrating int8 on {count} sentences of {sample.name} ({method})")
         ranges = calibrate(
             full.encoder,
             full.single,
             sample.rows,
-            options.calibration_method,
+            method,
             start_id=self.special.decoder_start_id,
             eos_id=self.special.eos_id,
             pad_id=self.special.pad_id,
-            threads=options.threads,
+            threads=self.options.threads,
             suppressed_ids=self.special.suppressed_ids,
             max_positions=self.checkpoint.config.transformer.max_positions,
             prefixes=sample.prefixes,
@@ -269,10 +269,10 @@ class _Export:
         graphs = self._choose_bits(full, ranges, texts)
         assert graphs.weight_bits is not None
         calibration = Calibration(
-            method=options.calibration_method,
+            method=method,
             weight_bits=graphs.weight_bits,
-            sentences=len(sample.lines),
-            sample=names,
+            sentences=count,
+            sample=sample.name,
             sample_sha256=hash_sample(sample.lines),
         )
         return calibration, graphs
@@ -358,7 +358,9 @@ class _Export:
             loss_accepted_by_flag=loss > MAX_BLEU_LOSS,
         )
 
-    def _check_files(self, aside: Path, graphs: GraphSet, texts: Texts) -> tuple[bool, tuple[Golden, ...]]:
+    def _check_files(
+        self, aside: Path, graphs: GraphSet, texts: Texts, golden_texts: Texts
+    ) -> tuple[bool, tuple[Golden, ...]]:
         """Run the gates that look at the written files: batch invariance, beam graphs, golden sentences."""
         encoder = aside / ENCODER_FILE
         single = self._runner(encoder, aside / decoder_file(1))
@@ -376,12 +378,11 @@ class _Export:
             wide = self._runner(encoder, aside / decoder_file(width), width)
             check_beam_graph(single, wide, width, self.options.precision, *few)
             check_multi_step(aside, wide, width, few[0], lengths, self.report)
-        return invariant, self._golden(single, texts, results)
+        if golden_texts is not texts:
+            results = decode_all(single, golden_texts.ids, golden_texts.prefixes)
+        return invariant, self._golden(single, golden_texts, results)
 
     def _golden(self, runner: GraphRunner, texts: Texts, results: Sequence[Decoded]) -> tuple[Golden, ...]:
-        if self.options.golden:
-            texts = read_texts(self.checkpoint, self.options.golden)
-            results = decode_all(runner, texts.ids, texts.prefixes)
         golden: list[Golden] = []
         for part, of_part in texts.of_parts(results):
             own = [replace(result, index=index) for index, result in enumerate(of_part)]

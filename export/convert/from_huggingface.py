@@ -20,7 +20,7 @@ from export.convert.vocabularies.byte_level import read_bart
 from export.convert.vocabularies.fairseq import read_fairseq
 from export.convert.vocabularies.marian import read_marian
 from export.convert.vocabularies.plain import read_pegasus, read_t5
-from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, usable_name
+from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, refuse_prompt, usable_name
 from export.convert.write_checkpoint import write_model
 from model.checkpoint import (
     CheckpointConfig,
@@ -71,6 +71,8 @@ def import_checkpoint(
         TokenizerError: the same for the tokenizer's files.
     """
     settings = read_settings(directory)
+    if settings.t5 is None:
+        refuse_prompt(directory, names)
     vocabulary = _VOCABULARIES[settings.model_type](directory, settings, names)
     report(f"reading the weights of {directory}")
     file, tensors = read_weights(directory)

@@ -49,10 +49,12 @@ def import_model(
             raise ExportError(f"{out} exists already; --force replaces it")
         if kind == "bundle":
             raise ExportError(f"{origin} is a bundle already; it can become a checkpoint")
+        if names != ImportNames():
+            raise ExportError(f"{origin} is a bundle, which says its name, its task and its languages itself")
         config = recover_checkpoint(Path(origin), out)
         report(f"wrote {out}: {config.origin}")
         return
-    check_import(out, kind, options)
+    check_import(out, kind, names, options)
     if kind == "checkpoint":
         _read(origin, out, names, report)
         report(f"wrote {out}")
@@ -68,14 +70,17 @@ def import_model(
         export_bundle(checkpoint, out, options, report)
 
 
-def check_import(out: Path, kind: Kind | None, options: ExportOptions) -> None:
+def check_import(out: Path, kind: Kind | None, names: ImportNames, options: ExportOptions) -> None:
     """Refuse at once what could only fail after hours.
 
     Raises:
-        ExportError: ``out`` exists, or there is no text for a precision that needs it.
+        ExportError: ``out`` exists, there is no text for a precision that needs it, or the version is odd.
+        HuggingFaceError: a name is odd.
     """
     if out.exists() and not options.force:
         raise ExportError(f"{out} exists already; --force replaces it")
+    names.check()
+    options.about.check()
     if kind != "checkpoint" and not _has_text(options) and options.precision != "fp32":
         raise ExportError(
             "text is needed for the gates: give --dev-source, with or without --dev-target, or "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class ArgosEntry:
     @property
     def age(self) -> tuple[int, ...]:
         """Its version, for comparison."""
-        return tuple(map(int, self.version.split(".")))
+        return _numbers(self.version)
 
 
 def read_index() -> list[ArgosEntry]:
@@ -80,13 +80,23 @@ def _entries(values: list[object]) -> Iterator[ArgosEntry]:
             yield ArgosEntry(source, target, version, reachable)
 
 
-def fetch_argos(pair: str) -> Path:
-    """Fetch the newest package of a pair like ``en-de``.
+def fetch_argos(pair: str, report: Callable[[str], None]) -> Path:
+    """Fetch the newest package of a pair like ``en-de``; without an index, take the newest that is here.
+
+    Args:
+        pair: language codes, joined by a hyphen.
+        report: gets a line.
 
     Raises:
         FetchError: there is none, or it cannot be had.
     """
-    index = read_index()
+    try:
+        index = read_index()
+    except FetchError as error:
+        if (cached := _cached(pair)) is None:
+            raise
+        report(f"{error}; {cached} is taken")
+        return cached
     found = [entry for entry in index if f"{entry.source}-{entry.target}" == pair]
     if not found:
         source = pair.split("-")[0]
@@ -102,3 +112,17 @@ def fetch_argos(pair: str) -> Path:
         except FetchError as error:
             problems.append(str(error))
     raise FetchError("; ".join(problems))
+
+
+def _cached(pair: str) -> Path | None:
+    """Find the newest package of a pair that was fetched before."""
+    found: dict[tuple[int, ...], Path] = {}
+    for path in cache_of("argos").glob("translate-*.argosmodel"):
+        codes, _, version = path.stem.removeprefix("translate-").rpartition("-")
+        if codes.replace("_", "-") == pair.replace("_", "-") and _VERSION.fullmatch(version):
+            found[_numbers(version)] = path
+    return found[max(found)] if found else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

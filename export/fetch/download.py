@@ -56,9 +56,11 @@ def download(url: str, target: Path) -> Path:
         except httpx.TransportError as error:
             now = part.stat().st_size if part.exists() else 0
             if now <= before or not tries_left:  # nothing came: trying at once again helps nobody
-                raise FetchError(
-                    f"{url}: {_reason(error)}; {now} bytes are kept, the same command continues from there"
-                ) from None
+                kept = f"{now} bytes are kept, the same command continues from there"
+                again = kept if _tag_of(part).exists() else "the same command fetches it anew"
+                raise FetchError(f"{url}: {_reason(error)}; {again}") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise FetchError(f"{url}: {_reason(error)}") from None
     os.replace(part, target)
     _tag_of(part).unlink(missing_ok=True)
     return target
@@ -79,7 +81,7 @@ def read_small(url: str, most_bytes: int, remedy: str) -> bytes:
                 if len(found) > most_bytes:
                     raise FetchError(f"{url}: more than {most_bytes} bytes")
             return bytes(found)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise FetchError(f"{url}: {_reason(error)}; {remedy}") from None
 
 
@@ -155,6 +157,8 @@ def _write(response: httpx.Response, url: str, part: Path) -> None:
     tag = response.headers.get("ETag", "")
     if tag and tag.isascii() and not tag.startswith("W/"):
         _tag_of(part).write_text(tag, encoding="ascii")
+    else:
+        _tag_of(part).unlink(missing_ok=True)  # one of an earlier answer would vouch for other bytes
     with (
         part.open("ab" if begin else "wb") as out,
         tqdm(

@@ -35,6 +35,10 @@ _SHORTLIST = "lex"
 _CODE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
 _WORD = re.compile(r"[a-z0-9-]{1,40}")
+_FETCHED = re.compile(
+    rf"([a-z]+(?:-[A-Z]\w+)*)-([a-z]+(?:-[A-Z]\w+)*)-({_VERSION.pattern})-({_WORD.pattern})"
+)
+"""Directory of a model that was fetched: a region or a script, unlike a language, begins with a capital."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
 _LOCATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:[./][A-Za-z0-9_-]+)*")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -154,7 +158,7 @@ def _files(values: list[object]) -> Iterator[tuple[tuple[str, str, str, str], Fi
 
 
 def fetch_firefox(pair: str, report: Callable[[str], None]) -> tuple[Path, FirefoxEntry]:
-    """Fetch the newest model of a pair like ``en-de``.
+    """Fetch the newest model of a pair like ``en-de``; without an index, take the newest that is here.
 
     Args:
         pair: language codes, joined by a hyphen.
@@ -166,7 +170,13 @@ def fetch_firefox(pair: str, report: Callable[[str], None]) -> tuple[Path, Firef
     Raises:
         FetchError: there is none, or it cannot be had.
     """
-    index = read_index()
+    try:
+        index = read_index()
+    except FetchError as error:
+        if (cached := _cached(pair)) is None:
+            raise
+        report(f"{error}; {cached[0]} is taken")
+        return cached
     found = [entry for entry in index if f"{entry.source}-{entry.target}" == pair]
     if not found:
         source = pair.split("-")[0]
@@ -183,6 +193,20 @@ def fetch_firefox(pair: str, report: Callable[[str], None]) -> tuple[Path, Firef
     for file in entry.files:
         _fetch(file, f"{attachments}/{file.location}", directory)
     return directory, entry
+
+
+def _cached(pair: str) -> tuple[Path, FirefoxEntry] | None:
+    """Find the newest model of a pair that was fetched before, and whole; its entry names no files."""
+    found = []
+    for path in cache_of("firefox").glob("*"):
+        match = _FETCHED.fullmatch(path.name)
+        if match is None or f"{match[1]}-{match[2]}" != pair:
+            continue
+        sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.suffix in (".bin", ".spm")}
+        if any(kinds <= {name.partition(".")[0] for name in sizes} for kinds in _KINDS):
+            entry = FirefoxEntry(match[1], match[2], match[3], match[4], ())
+            found.append((entry.rank, sum(sizes.values()), path, entry))
+    return max(found)[2:] if found else None
 
 
 def _fetch(file: FirefoxFile, url: str, directory: Path) -> None:

@@ -22,12 +22,11 @@ from export.bundle import (
     MANIFEST_NAME,
     Manifest,
     Shortlist,
-    SpecialTokens,
     describe_files,
     verify_bundle,
     write_manifest,
 )
-from export.graph.runner import GraphRunner, Tokens
+from export.graph.runner import GraphRunner, Tokens, force
 from export.graph.shared_weights import save_graphs
 from export.quality_gates import MIN_GOLDEN_SENTENCES, GateError
 from export.shortlist.graphs import (
@@ -38,7 +37,7 @@ from export.shortlist.graphs import (
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
 from export.shortlist.marian import is_marian_shortlist, read_marian_shortlist
 from export.shortlist.vmap import read_vmap
-from model.data.corpus import read_parallel
+from model.data.corpus import ParallelText, read_parallel
 from model.data.word_alignment import learn_translations
 from model.evaluation.scoring import score
 from model.tokenizer import Tokenizer
@@ -143,9 +142,10 @@ def add_shortlist(
     if manifest.precision != "int8" or manifest.architecture.source_features:
         found = "one of features" if manifest.architecture.source_features else manifest.precision
         raise ShortlistError(f"a shortlist needs precision int8, this bundle is {found}")
+    dev = read_parallel([options.dev_source], [options.dev_target])
     tokenizer = Tokenizer.load(*manifest.tokenizer.paths(directory))
     table, origin = _make(manifest, tokenizer, options, report)
-    measured = _judge(directory, manifest, tokenizer, table, options, report)
+    measured = _judge(directory, manifest, tokenizer, table, dev, options, report)
     widths = [str(width) for width in manifest.graphs.beam_widths]
     decoders = {width: f"shortlist.{manifest.graphs.decoders[width]}" for width in widths}
     _write_graphs(directory, manifest, decoders)
@@ -174,11 +174,8 @@ def add_shortlist(
             f"only {len(golden)} of {len(manifest.golden)} golden translations lie within their candidates; "
             "keep more of them for each source piece"
         )
-    files = describe_files(directory)
-    write_manifest(
-        directory,
-        manifest.model_copy(update={"shortlist": shortlist, "golden": golden, "files": files}),
-    )
+    changes = {"shortlist": shortlist, "golden": golden, "files": describe_files(directory)}
+    write_manifest(directory, manifest.model_copy(update=changes))
     return verify_bundle(directory)
 
 
@@ -186,8 +183,8 @@ def _make(
     manifest: Manifest, tokenizer: Tokenizer, options: ShortlistOptions, report: Callable[[str], None]
 ) -> tuple[LexicalTable, str]:
     """Learn or read the table; also says where it comes from."""
-    special, pieces = manifest.special_tokens, (tokenizer.source_pieces(), tokenizer.target_pieces())
-    always = _always(special, pieces[1])
+    pieces = tokenizer.source_pieces(), tokenizer.target_pieces()
+    always = _always(manifest, pieces[1])
     if options.vmap is not None and is_marian_shortlist(options.vmap):
         is_shared = manifest.tokenizer.target is None and manifest.tokenizer.target_vocabulary is None
         sizes = len(pieces[0]), len(pieces[1])
@@ -215,9 +212,12 @@ def _make(
     return table, f"{options.source.name}, {len(text)} sentence pairs"
 
 
-def _always(special: SpecialTokens, target_pieces: Sequence[str]) -> list[int]:
+def _always(manifest: Manifest, target_pieces: Sequence[str]) -> list[int]:
     """List what every sentence may need: special tokens, and bytes, which spell anything."""
+    special = manifest.special_tokens
     tokens = {special.unk_id, special.bos_id, special.eos_id, *special.target_prefix_ids}
+    for way in (*manifest.directions, *manifest.languages):
+        tokens.update(way.target_prefix_ids)
     return sorted(tokens | {i for i, piece in enumerate(target_pieces) if _BYTE.fullmatch(piece)})
 
 
@@ -252,12 +252,13 @@ def _judge(
     manifest: Manifest,
     tokenizer: Tokenizer,
     table: LexicalTable,
+    text: ParallelText,
     options: ShortlistOptions,
     report: Callable[[str], None],
 ) -> _Measured:
     """Translate the dev set over the whole vocabulary and over the candidates."""
-    special = manifest.special_tokens
-    text = read_parallel([options.dev_source], [options.dev_target])
+    sizes = manifest.architecture.vocab_size, manifest.special_tokens.eos_id
+    prefix = manifest.framing(*next(manifest.pairs)).target_prefix
     sources = _source_ids(manifest, tokenizer, text.sources)
     runner = GraphRunner.of_bundle(directory, manifest, threads=options.threads)
     found = Candidates(table)
@@ -272,7 +273,7 @@ def _judge(
     report(f"translating {len(sources)} dev sentences over all words and over their candidates")
 
     def bleu(allowed: Sequence[Tokens] | None) -> float:
-        targets = decode_within(runner, sources, allowed, manifest.architecture.vocab_size, special.eos_id)
+        targets = decode_within(runner, sources, allowed, *sizes, prefix)
         return score([tokenizer.decode(target) for target in targets], text.targets).bleu
 
     mean = float(np.mean([len(ids) for ids in candidates]))
@@ -308,6 +309,7 @@ def decode_within(
     candidates: Sequence[Tokens] | None,
     vocabulary_size: int,
     eos_id: int,
+    prefix: Tokens = (),
 ) -> list[list[int]]:
     """Decode greedily, each sentence within its candidates.
 
@@ -317,6 +319,7 @@ def decode_within(
         candidates: what each may become; None for everything.
         vocabulary_size: V.
         eos_id: ends a target.
+        prefix: what every target begins with, whatever is probable.
 
     Returns:
         Targets in the order of the sources, without the end token.
@@ -331,13 +334,13 @@ def decode_within(
             for row, index in enumerate(rows):
                 mask[row, list(candidates[index])] = 0
         batch = [sources[index] for index in rows]
-        for index, target in zip(rows, _greedy(runner, batch, mask, eos_id), strict=True):
+        for index, target in zip(rows, _greedy(runner, batch, mask, eos_id, prefix), strict=True):
             results[index] = target
     return results
 
 
 def _greedy(
-    runner: GraphRunner, batch: Sequence[Tokens], mask: NDArray[np.float32], eos_id: int
+    runner: GraphRunner, batch: Sequence[Tokens], mask: NDArray[np.float32], eos_id: int, prefix: Tokens
 ) -> list[list[int]]:
     """Decode one batch; `mask` [R, V] is added to the logits."""
     steps, taken = runner.longest_target(batch), list[NDArray[np.int64]]()
@@ -345,6 +348,7 @@ def _greedy(
 
     def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
         taken.append((logits + mask).argmax(axis=1))
+        force(taken[-1], position, [prefix] * len(batch))
         np.logical_or(done, taken[-1] == eos_id, out=done)
         return None if done.all() or position + 1 == steps else taken[-1]
 

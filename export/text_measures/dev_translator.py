@@ -23,6 +23,7 @@ class DevTranslator:
     Attributes:
         tokenizer: of the bundle.
         limit: most source tokens of a text.
+        target_prefix: ids that every translation is made to begin with.
     """
 
     def __init__(self, runner: GraphRunner, tokenizer: Tokenizer, manifest: Manifest) -> None:
@@ -31,6 +32,7 @@ class DevTranslator:
         self._runner = runner
         self._eos_id = manifest.special_tokens.eos_id
         self._around = manifest.framing(*next(manifest.pairs))
+        self.target_prefix = self._around.target_prefix
 
     @classmethod
     def of_bundle(cls, directory: Path, manifest: Manifest, *, threads: int = 1) -> Self:
@@ -49,7 +51,7 @@ class DevTranslator:
         return [text for text, row in zip(texts, rows, strict=True) if len(row) <= self.limit]
 
     def target_ids(self, texts: Sequence[str], what: str) -> list[list[int]]:
-        """Translate texts to ids, each as a whole; equal texts are translated once.
+        """Translate texts to ids, `target_prefix` included, each as a whole; equal ones are translated once.
 
         Args:
             texts: none longer than `limit`.
@@ -58,7 +60,8 @@ class DevTranslator:
         different = list(dict.fromkeys(texts))
         found: dict[str, list[int]] = {}
         with tqdm(desc=what, total=len(different), unit="sentence", leave=False, disable=None) as bar:
-            for result in self._runner.greedy(self.source_ids(different)):
+            prefixes = [self.target_prefix] * len(different)
+            for result in self._runner.greedy(self.source_ids(different), prefixes=prefixes):
                 found[different[result.index]] = result.tokens
                 bar.update()
         return [found[text] for text in texts]
@@ -72,7 +75,7 @@ class DevTranslator:
 
         Returns:
             For each its ids without the end token, and the log-probabilities of these and of the end token,
-            if there is one.
+            if there is one; 0 of `target_prefix`, as the server has it.
         """
         rows = self.source_ids(texts)
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
@@ -98,6 +101,9 @@ class DevTranslator:
             largest = logits[np.arange(len(best)), best]
             taken.append(best)
             gained.append(-np.log(np.exp(logits - largest[:, None]).sum(axis=1)))
+            if position < len(self.target_prefix):
+                best.fill(self.target_prefix[position])
+                gained[-1].fill(0)
             np.logical_or(done, best == eos_id, out=done)
             return None if done.all() or position + 1 == steps else best
 

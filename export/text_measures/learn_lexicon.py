@@ -10,7 +10,7 @@ from typing import Self
 from export.lexicon import Lexicon, Table
 from export.text_measures.dev_translator import DevTranslator
 from export.text_measures.names import translated_names
-from model.data.corpus import read_lines, read_parallel
+from model.data.corpus import check_parallel, read_lines, read_parallel
 from model.data.word_alignment import Translations, learn_translations
 from model.tokenizer import Tokenizer
 
@@ -57,13 +57,14 @@ class LexiconTexts:
         return cls(source, target, alone) if source or target or alone else None
 
     def check(self, directions: int) -> None:
-        """Refuse files that do not fit together.
+        """Refuse at once files that do not fit together, or cannot be read.
 
         Args:
             directions: of the model.
 
         Raises:
             MeasureError: they do not, or there is more than one direction.
+            CorpusError: a file is unusable.
         """
         if directions > 1:
             raise MeasureError(f"a lexicon is learnt for one direction, this model has {directions}")
@@ -73,6 +74,10 @@ class LexiconTexts:
                 "a lexicon is learnt from a text and its translation, or from the model's own translations "
                 "of a text: give both files or that one"
             )
+        if self.source is not None and self.target is not None:
+            check_parallel([self.source], [self.target])
+        elif self.alone is not None:
+            read_lines(self.alone)
 
     def learn(self, translator: DevTranslator, entries: int, report: Callable[[str], None]) -> Learnt:
         """Learn the lexicon.
@@ -98,8 +103,9 @@ class LexiconTexts:
             sources = translator.fitting([line for line in read_lines(self.alone) if line])
             origin = f"{self.alone.name}, {len(sources)} lines as the model translates them"
             report(f"learning which words become which from {origin}")
-            targets = translator.target_ids(sources, self.alone.name)
-            outputs = [tokenizer.decode(ids) for ids in targets]
+            written = translator.target_ids(sources, self.alone.name)
+            outputs = [tokenizer.decode(ids) for ids in written]
+            targets = [ids[len(translator.target_prefix) :] for ids in written]
         try:
             lexicon = learn_lexicon(tokenizer, tokenizer.encode_batch(sources), targets, entries)
         except ValueError as error:

@@ -36,6 +36,8 @@ LEXICON_FILE = "lexicon.npz"
 CARD_TITLE = "## Text layer"
 
 Report = Callable[[str], None]
+DevText = tuple[Sequence[str], list[str] | None]
+"""Sentences, and their references if there are any."""
 Only = Literal["confidence", "attention"]
 
 
@@ -108,9 +110,10 @@ def add_text_measures(
     if not 1 <= options.entries <= MAX_ENTRIES:
         raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
     translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
+    dev = _dev_text(translator, options)
     learnt = options.lexicon.learn(translator, options.entries, report)
     learnt.lexicon.save(directory / LEXICON_FILE)
-    measured = _measure(translator, learnt, options, report)
+    measured = _measure(translator, learnt, dev, options, report)
     _write_card(directory / "MODEL_CARD.md", CARD_TITLE, _card_section(measured))
     write_manifest(
         directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
@@ -175,10 +178,10 @@ def _add_confidence(directory: Path, manifest: Manifest, options: MeasureOptions
 
 
 def _measure(
-    translator: DevTranslator, learnt: Learnt, options: MeasureOptions, report: Report
+    translator: DevTranslator, learnt: Learnt, dev: DevText, options: MeasureOptions, report: Report
 ) -> TextMeasures:
     """Translate the dev set in every way that is asked about."""
-    texts, references = _dev_text(translator, options)
+    texts, references = dev
     report(f"translating {len(texts)} sentences of {options.dev_source.name}, then some with masks")
     ids = translator.target_ids(texts, options.dev_source.name)
     outputs = [translator.tokenizer.decode(target) for target in ids]
@@ -190,7 +193,7 @@ def _measure(
     masks = measure_masks(translator, texts, outputs)
     for mask in masks:
         report(f"mask {mask.template}: copied {mask.copied:.1%}, two of them {mask.both_copied:.1%}")
-    lost = lost_characters(translator, texts)
+    lost = lost_characters(translator, texts, outputs)
     report(f"{len(lost)} rare characters seldom come out")
     comfortable = None
     if references is not None:
@@ -214,7 +217,7 @@ def _measure(
     )
 
 
-def _dev_text(translator: DevTranslator, options: MeasureOptions) -> tuple[Sequence[str], list[str] | None]:
+def _dev_text(translator: DevTranslator, options: MeasureOptions) -> DevText:
     """Read the dev sentences that the model can take, and their references if there are any."""
     if options.dev_target is None:
         texts = [line for line in read_lines(options.dev_source) if line]

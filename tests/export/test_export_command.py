@@ -112,3 +112,33 @@ def test_help_shows_examples() -> None:
 
 def test_the_manifest_names_the_directions(tiny_bundle: Path) -> None:
     assert [(d.source, d.target) for d in load_manifest(tiny_bundle).directions] == [("en", "de")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--bundle-version", ""), "--bundle-version '': String should have at least 1 character"),
+        (("--golden", "no.txt"), "no.txt: no such file"),
+        (("--golden", "blank.txt"), "blank.txt: has no text"),
+        (("--calibration", "no.txt"), "no.txt: no such file"),
+        (("--calibration", "blank.txt"), "blank.txt: has no text"),
+        (("--calibration", "long.txt"), "long.txt: none of 1 lines has at most 128 tokens"),
+        (("--lexicon-source", "no.txt", "--lexicon-target", "long.txt"), "no.txt: no such file"),
+        (("--lexicon-text", "no.txt"), "no.txt: no such file"),
+    ],
+)
+def test_what_cannot_end_well_is_not_begun(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    message: str,
+) -> None:
+    source, _ = factories.write_text(tmp_path)
+    for name, text in (("blank.txt", "\n \n\n"), ("long.txt", "x" * 400 + "\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    result = invoke(tiny_checkpoint, "--out", tmp_path / "out", "--dev-source", source, *flags)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("dragoman export: ") and result.stderr.count("\n") == 1
+    assert message in result.stderr

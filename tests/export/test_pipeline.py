@@ -16,7 +16,7 @@ import export.pipeline
 from export.assemble import WEIGHTS_FILE
 from export.bundle import Manifest, load_manifest, verify_bundle
 from export.card import About
-from export.gate_texts import ExportError
+from export.gate_texts import ExportError, calibration_sample
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.calibration import hash_sample
@@ -354,3 +354,10 @@ def test_killed_while_writing_leaves_the_old_bundle(
     with pytest.raises(OSError, match="no space"):
         export_bundle(tiny_checkpoint, out, options)
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_calibration_states_the_sentences_that_were_used(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    file, lines = tmp_path / "text.en", ["Tom sleeps.", "Tom reads."]
+    file.write_text(("x" * 400 + "\n").join(f"{line}\n" for line in lines), encoding="utf-8")
+    sample = calibration_sample(load_checkpoint(tiny_checkpoint), [file], 512)
+    assert (sample.name, sample.lines, len(sample.rows), len(sample.prefixes)) == ("text.en", lines, 2, 2)

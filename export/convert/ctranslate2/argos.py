@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,16 @@ _MAX_MEMBERS = 10_000
 _MAX_METADATA_BYTES, _MAX_SMALL_BYTES, _MAX_MODEL_BYTES = 1 << 20, 1 << 26, 1 << 33
 _MAX_RATIO = 50
 _CHUNK = 1 << 20
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    UnicodeDecodeError,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ def unpack(path: Path, directory: Path) -> Package:
             return _unpack(archive, path, directory)
     except FileNotFoundError:
         raise HuggingFaceError(f"{path}: no such file") from None
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGES as error:
         raise HuggingFaceError(f"{path}: not an Argos package, or damaged: {error}") from None
 
 

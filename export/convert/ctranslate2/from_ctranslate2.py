@@ -12,7 +12,7 @@ from export.convert.ctranslate2.tokens import read_tokens
 from export.convert.ctranslate2.weights import Converted, convert
 from export.convert.head_padding import pad_heads
 from export.convert.huggingface_files import sha256
-from export.convert.vocabularies.vocabulary import ImportNames, usable_name
+from export.convert.vocabularies.vocabulary import ImportNames, refuse_prompt, usable_name
 from export.convert.write_checkpoint import write_checkpoint
 from model.checkpoint import CheckpointConfig, Direction, SpecialTokens
 
@@ -37,6 +37,7 @@ def import_ctranslate2(origin: Path, out: Path, names: ImportNames, report: Repo
     Raises:
         HuggingFaceError: a file is missing, damaged or does not fit the others; the message names it.
     """
+    refuse_prompt(origin, names)
     if origin.suffix != PACKAGE_SUFFIX:
         return _import(origin, out, names, None, f"{usable_name(origin)}/{MODEL_FILE}", report)
     with tempfile.TemporaryDirectory(prefix="dragoman-argos-") as aside:

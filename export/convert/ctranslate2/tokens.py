@@ -16,7 +16,7 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2
 
 from export.convert.huggingface_files import HuggingFaceError, check_sentencepiece, read_json
-from export.convert.vocabularies.language_codes import common_codes
+from export.convert.vocabularies.language_codes import ordered_codes
 from export.convert.vocabularies.pieces import NORMAL, Pieces
 from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, one_direction
 from model.checkpoint import Direction, Language
@@ -69,7 +69,7 @@ def read_tokens(
         directory: with ``model.bin``.
         rows: of the source's and the target's embedding.
         names: what the importer says.
-        direction: what a package says.
+        direction: what a package says, unless the importer says something else.
         zero_start: whether the model starts with an embedding of zeros, as Marian's do.
 
     Raises:
@@ -97,7 +97,8 @@ def read_tokens(
     fairseq = named["decoder_start_token"] in (named["eos_token"], "<pad>")
     ends = stated.get("add_source_eos") or zero_start or fairseq
     suffix = [source[named["eos_token"]]] if ends else []
-    languages = _languages(lists[0], source, target, names) if source is target or source == target else []
+    languages = _languages(directory, lists[0], source, names) if source == target else []
+    says = direction.source if direction else None, direction.target if direction else None
     return Tokens(
         vocabulary=Vocabulary(
             kind="marian",
@@ -106,7 +107,7 @@ def read_tokens(
             unk_id=target[named["unk_token"]],
             source_prefix_ids=prefix,
             source_suffix_ids=suffix,
-            directions=[] if languages else [direction or one_direction(directory, None, None, names)],
+            directions=[] if languages else [one_direction(directory, *says, names)],
             languages=languages,
         ),
         unk_id=target[named["unk_token"]],
@@ -194,21 +195,13 @@ def _of_characters(tokens: Sequence[str], special: Any, directory: Path) -> byte
 
 
 def _languages(
-    tokens: Sequence[str], source: Mapping[str, int], target: Mapping[str, int], names: ImportNames
+    directory: Path, tokens: Sequence[str], ids: Mapping[str, int], names: ImportNames
 ) -> list[Language]:
     """List the languages of NLLB and M2M100, which have a token each; none if these are not such tokens."""
     found = {(match[1] or match[2]): match[0] for token in tokens if (match := _LANGUAGE.fullmatch(token))}
     if len(found) < _MANY:
         return []
-    called = common_codes(found)
-    asked = [code.partition("=")[0] for code in (*(names.sources or ()), *(names.targets or ()))]
-    first = {shown: number for number, shown in enumerate(dict.fromkeys([*asked, "en"]))}
-    order = sorted(found, key=lambda code: first.get(called[code], len(first)))
     return [
-        Language(
-            code=called[code],
-            source_prefix_ids=[source[found[code]]],
-            target_prefix_ids=[target[found[code]]],
-        )
-        for code in order
+        Language(code=shown, source_prefix_ids=[ids[found[code]]], target_prefix_ids=[ids[found[code]]])
+        for code, shown in ordered_codes(directory, found, names).items()
     ]

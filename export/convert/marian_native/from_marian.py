@@ -17,7 +17,13 @@ from export.convert.marian_native.settings import architecture, read_generation,
 from export.convert.marian_native.weights import convert
 from export.convert.vocabularies.marian import find_directions
 from export.convert.vocabularies.pieces import read_sentencepiece
-from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary, one_direction, usable_name
+from export.convert.vocabularies.vocabulary import (
+    ImportNames,
+    Vocabulary,
+    one_direction,
+    refuse_prompt,
+    usable_name,
+)
 from export.convert.write_checkpoint import write_checkpoint
 from model.checkpoint import CheckpointConfig, Direction, SpecialTokens
 from model.tokenizer import END, UNKNOWN
@@ -48,6 +54,7 @@ def import_marian(
         HuggingFaceError: a file is missing, damaged or does not fit the others, or the decoder is of
             another kind; the message names it.
     """
+    refuse_prompt(directory, names)
     file = _model_file(directory)
     report(f"reading the weights of {file}")
     arrays = read_npz(file) if file.suffix == _SUFFIX else read_packed(file)
@@ -62,6 +69,7 @@ def import_marian(
     plain = vocabulary.directions == [Direction(source=first.source, target=first.target)]
     checkpoint = CheckpointConfig(
         name=names.name or usable_name(directory),
+        task=names.task or vocabulary.task,
         model=config.model_copy(update={"pad_id": eos}),
         special_tokens=SpecialTokens(
             pad_id=eos,

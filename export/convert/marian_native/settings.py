@@ -22,6 +22,8 @@ OPTIONS = "special:model.yml"
 DECODER = "decoder.yml"
 _MAX_OPTION_BYTES, _MAX_YAML_BYTES = 1 << 20, 1 << 26
 _ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "swish": "silu"}
+_NESTED = "(nested)"
+"""In place of a value that is neither text nor a list of text, as none that is asked for."""
 _EPS = 1e-9
 _POSITIONS = 1024
 """Marian computes positions without end; it is trained with sentences of up to a few hundred tokens."""
@@ -84,7 +86,13 @@ def _mapping(content: bytes, path: Path) -> dict[str, Any]:
         raise HuggingFaceError(f"{path}: not YAML: {ascii(reason)[1:-1][:200]}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise HuggingFaceError(f"{path}: not a YAML mapping")
-    return values
+    return {name: value if _is_flat(value) else _NESTED for name, value in values.items()}
+
+
+def _is_flat(value: object) -> bool:
+    """Tell text and lists of text from what aliases would make larger than memory, written out."""
+    parts = value if isinstance(value, list) else [value]
+    return all(isinstance(part, str) for part in parts) and sum(map(len, parts)) <= _MAX_OPTION_BYTES
 
 
 def architecture(
@@ -100,9 +108,9 @@ def architecture(
         if (value := options.get(name, known[0])) not in known:
             raise HuggingFaceError(f"{path}: {name} {ascii(value)[:60]} is not computed here")
     style = tuple(
-        options.get(f"transformer-{one}", "") for one in ("preprocess", "postprocess", "postprocess-top")
+        str(options.get(f"transformer-{one}", "")) for one in ("preprocess", "postprocess", "postprocess-top")
     )
-    activation = options.get("transformer-ffn-activation", "swish")
+    activation = str(options.get("transformer-ffn-activation", "swish"))
     if style not in _STYLES or activation not in _ACTIVATIONS:
         raise HuggingFaceError(
             f"{path}: norms {ascii(style)[:80]} with {ascii(activation)[:40]} are not computed here"

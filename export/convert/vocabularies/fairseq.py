@@ -16,7 +16,7 @@ from typing import Any
 
 from export.convert.huggingface_config import ModelSettings
 from export.convert.huggingface_files import HuggingFaceError, check_sentencepiece, read_json
-from export.convert.vocabularies.language_codes import M2M100, MBART, common_codes
+from export.convert.vocabularies.language_codes import M2M100, MBART, ordered_codes
 from export.convert.vocabularies.pieces import Pieces, read_sentencepiece, read_tokenizer_json
 from export.convert.vocabularies.vocabulary import ImportNames, Vocabulary
 from model.checkpoint import Direction, Language
@@ -167,17 +167,8 @@ def _languages(
     rows = settings.architecture.target_vocab_size
     if max(codes.values()) >= rows:
         raise HuggingFaceError(f"{directory}: a language's id lies outside the vocabulary of {rows}")
-    called = common_codes(codes)
-    asked = [*(names.sources or ()), *(names.targets or ())]
-    order: dict[str, str] = {}
-    for wanted in asked:
-        shown, _, code = wanted.partition("=")
-        order[_find(directory, code or shown, called)] = shown.replace("_", "-")
-    if not order and "en" in called.values():
-        order[_find(directory, "en", called)] = "en"
-    order |= {code: shown for code, shown in called.items() if code not in order}
     languages = []
-    for code, shown in order.items():
+    for code, shown in ordered_codes(directory, codes, names).items():
         place = "source_suffix_ids" if behind else "source_prefix_ids"
         own = {place: [codes[code]], "target_prefix_ids": [codes[code]]}
         languages.append(Language.model_validate({"code": shown, **own}))
@@ -196,12 +187,3 @@ def _languages(
         for one in sources
     ]
     return [], directions
-
-
-def _find(directory: Path, asked: str, called: Mapping[str, str]) -> str:
-    wanted = asked.replace("-", "_").casefold()
-    for theirs, common in called.items():
-        if wanted in (theirs.casefold(), common.replace("-", "_").casefold()):
-            return theirs
-    some = ", ".join(sorted(called.values())[:20])
-    raise HuggingFaceError(f"{directory}: has no language {ascii(asked)[:60]}; it has {some} and so on")

@@ -7,7 +7,11 @@ three letters. The shortest code that tells one language of a model from the oth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from export.convert.huggingface_files import HuggingFaceError
+from export.convert.vocabularies.vocabulary import ImportNames
 
 _M2M100 = """
 af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht
@@ -42,6 +46,36 @@ MBART = _MBART.split()
 """Those of mBART-50; the first 25 are mBART-25's."""
 
 _SHORT = dict(entry.split(":") for entry in _TWO_LETTERS.split())
+
+
+def ordered_codes(directory: Path, theirs: Iterable[str], names: ImportNames) -> dict[str, str]:
+    """Map a model's own codes to what they are called here, those that the importer names first, as named.
+
+    Args:
+        directory: named in errors.
+        theirs: the model's codes.
+        names: what the importer says: a code of either kind, or ``pt=por_Latn``.
+
+    Raises:
+        HuggingFaceError: the model has no such language.
+    """
+    called = common_codes(theirs)
+    order: dict[str, str] = {}
+    for wanted in (*(names.sources or ()), *(names.targets or ())):
+        shown, _, code = wanted.partition("=")
+        order[_find(directory, code or shown, called)] = shown.replace("_", "-")
+    if not order and "en" in called.values():
+        order[_find(directory, "en", called)] = "en"
+    return order | {code: shown for code, shown in called.items() if code not in order}
+
+
+def _find(directory: Path, asked: str, called: Mapping[str, str]) -> str:
+    wanted = asked.replace("-", "_").casefold()
+    for theirs, common in called.items():
+        if wanted in (theirs.casefold(), common.replace("-", "_").casefold()):
+            return theirs
+    some = ", ".join(sorted(called.values())[:20])
+    raise HuggingFaceError(f"{directory}: has no language {ascii(asked)[:60]}; it has {some} and so on")
 
 
 def common_codes(theirs: Iterable[str]) -> dict[str, str]:

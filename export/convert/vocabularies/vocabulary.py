@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from export.convert.huggingface_files import HuggingFaceError
+from export.manifest import refusal
 from model.checkpoint import Direction, Language
 
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -31,6 +32,19 @@ class ImportNames:
     targets: Sequence[str] | None = None
     prompt: str | None = None
     task: str | None = None
+
+    def check(self) -> None:
+        """Refuse at once what no manifest could state.
+
+        Raises:
+            HuggingFaceError: the name, the task or a code is odd.
+        """
+        given = {"name": self.name, "task": self.task}
+        if reason := refusal({field: value for field, value in given.items() if value is not None}):
+            raise HuggingFaceError(f"--{reason}")
+        for code in (*(self.sources or ()), *(self.targets or ())):
+            if not _CODE.fullmatch(code.partition("=")[0]):
+                raise HuggingFaceError(f"--source, --target: {ascii(code)[:60]} is not a language code")
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,16 @@ class Vocabulary:
     task: str = "translation"
     directions: list[Direction] = field(default_factory=list)
     languages: list[Language] = field(default_factory=list)
+
+
+def refuse_prompt(directory: Path, names: ImportNames) -> None:
+    """Refuse a prompt for a model of a kind that is not asked by one.
+
+    Raises:
+        HuggingFaceError: there is one.
+    """
+    if names.prompt is not None:
+        raise HuggingFaceError(f"{directory}: --prompt is for T5 and its kin, and this is none; leave it out")
 
 
 def one_direction(

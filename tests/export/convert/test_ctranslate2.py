@@ -20,6 +20,7 @@ from ctranslate2.converters import TransformersConverter
 from export.convert.ctranslate2.argos import unpack
 from export.convert.ctranslate2.binary import Binary, read_binary
 from export.convert.ctranslate2.from_ctranslate2 import import_ctranslate2, is_ctranslate2
+from export.convert.ctranslate2.tokens import read_tokens
 from export.convert.ctranslate2.weights import convert
 from export.convert.from_huggingface import import_checkpoint
 from export.convert.head_padding import pad_heads
@@ -356,3 +357,42 @@ def test_an_odd_package_is_refused(
     (tmp_path / "no.argosmodel").write_bytes(b"PK\3\4 no zip")
     with pytest.raises(HuggingFaceError, match="not an Argos package"):
         import_ctranslate2(tmp_path / "no.argosmodel", tmp_path / "out", NAMES, QUIET)
+
+
+def test_languages_of_many_are_found_and_named_as_of_transformers(original: Path, tmp_path: Path) -> None:
+    codes = [f"{one}_Latn" for one in ("fra", "ita", "spa", "deu", "nld", "por", "pol", "ron", "swe", "eng")]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *codes]
+    (tmp_path / "shared_vocabulary.json").write_text(json.dumps(tokens), encoding="utf-8")
+    for name in ("source.spm", "target.spm"):
+        shutil.copyfile(original / name, tmp_path / name)
+
+    def read(**names: list[str]) -> list[tuple[str, list[int]]]:
+        tokens = read_tokens(tmp_path, (14, 14), ImportNames(**names))
+        return [(one.code, one.target_prefix_ids) for one in tokens.vocabulary.languages]
+
+    assert read()[:2] == [("en", [13]), ("fr", [4])]
+    assert read(sources=["eng_Latn"], targets=["br=por_Latn"])[:2] == [("eng-Latn", [13]), ("br", [9])]
+    with pytest.raises(HuggingFaceError, match="has no language 'xx'; it has de, en, es"):
+        read(sources=["en"], targets=["xx"])
+
+
+def test_what_an_importer_says_of_a_package_holds(directory: Path, tmp_path: Path) -> None:
+    path = package(tmp_path / "translate-en_de.argosmodel", directory)
+    config = import_ctranslate2(path, tmp_path / "out", ImportNames(targets=["de-AT"]), QUIET)
+    assert (config.source_language, config.target_language) == ("en", "de-AT")
+    with pytest.raises(HuggingFaceError, match="--prompt is for T5"):
+        import_ctranslate2(path, tmp_path / "out", ImportNames(prompt="translate: "), QUIET)
+
+
+def test_a_package_with_a_bad_sector_is_one_line(directory: Path, tmp_path: Path) -> None:
+    draw, path = random.Random(0), package(tmp_path / "bad.argosmodel", directory)
+    whole = path.read_bytes()
+    for number in range(60):
+        damaged, place = bytearray(whole), draw.randrange(len(whole) - 100)
+        damaged[place : place + 100] = draw.randbytes(100)
+        path.write_bytes(damaged)
+        (aside := tmp_path / str(number)).mkdir()
+        try:
+            unpack(path, aside)
+        except HuggingFaceError as error:
+            assert "\n" not in str(error)

@@ -341,3 +341,27 @@ def test_the_commands(marian: Path, tmp_path: Path, tiny_bundle: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("dragoman import: ")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"name": "my model"}, "--name 'my model': String should match pattern"),
+        ({"task": "Foo"}, "--task 'Foo': String should match pattern"),
+        ({"targets": ["="]}, "--source, --target: '=' is not a language code"),
+        ({"sources": ["en", "a b"]}, "--source, --target: 'a b' is not a language code"),
+    ],
+)
+def test_odd_names_are_refused_before_anything_is_read(
+    tmp_path: Path, tiny_bundle: Path, names: dict[str, Any], message: str
+) -> None:
+    options, asked = ExportOptions("fp32"), ImportNames(**names)
+    with pytest.raises(HuggingFaceError, match=message):
+        import_model(str(tmp_path / "nothing"), tmp_path / "out", None, asked, options, Report.append)
+    with pytest.raises(ExportError, match="is a bundle, which says its name, its task and its languages"):
+        import_model(str(tiny_bundle), tmp_path / "out", None, asked, options, Report.append)
+
+
+def test_a_prompt_is_for_t5(marian: Path) -> None:
+    with pytest.raises(HuggingFaceError, match=r"opus-mt-en-de: --prompt is for T5 and its kin"):
+        _import(marian, prompt="translate English to German: ")

@@ -15,7 +15,7 @@ class Mirror(ThreadingHTTPServer):
         cuts: how often a connection is still to be cut in the middle.
         resumes: whether ranges are honored.
         states_length: whether sizes are said.
-        tag: ETag of every file, or None for a hash of its content.
+        has_tags: whether files have ETags, hashes of their content.
     """
 
     daemon_threads = True
@@ -28,7 +28,7 @@ class Mirror(ThreadingHTTPServer):
         self.redirects: dict[str, str] = {}
         self.asked: list[tuple[str, str]] = []
         self.cuts = 0
-        self.resumes = self.states_length = True
+        self.resumes = self.states_length = self.has_tags = True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._start(404, {"Content-Length": "0"})
             return
         tag, begin = f'"{hashlib.sha256(content).hexdigest()}"', 0
-        headers = {"ETag": tag}
+        headers = {"ETag": tag} if mirror.has_tags else {}
         if asked and mirror.resumes and self.headers.get("If-Range") == tag:
             begin = int(asked.removeprefix("bytes=").rstrip("-"))
             headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"

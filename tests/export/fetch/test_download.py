@@ -1,6 +1,7 @@
 """One file over HTTP, from a server on loopback."""
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,3 +86,26 @@ def test_a_full_disk_is_found_before_anything_is_written(
     with pytest.raises(FetchError, match=r"bytes are free, 400000 are needed"):
         download(f"{mirror.url}/file", tmp_path / "file")
     assert not (tmp_path / "file.part").exists()
+
+
+def test_a_server_that_names_no_version_is_not_said_to_continue(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.cuts = 100
+    with pytest.raises(FetchError, match="continues from there"):
+        download(f"{mirror.url}/file", tmp_path / "file")
+    mirror.cuts, mirror.has_tags = 100, False
+    mirror.files["/file"] = CONTENT[::-1]
+    with pytest.raises(FetchError, match="the same command fetches it anew"):
+        download(f"{mirror.url}/file", tmp_path / "file")
+    mirror.cuts, mirror.has_tags = 0, True
+    mirror.files["/file"] = CONTENT
+    assert download(f"{mirror.url}/file", tmp_path / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("url", ["http://[bad/x", "http://localhost:80a80/x", "round"])
+def test_an_address_that_leads_nowhere_is_one_line(mirror: Mirror, tmp_path: Path, url: str) -> None:
+    if url == "round":
+        url, mirror.redirects = f"{mirror.url}/round", {"/round": "/round"}
+    with pytest.raises(FetchError, match=re.escape(url)):
+        download(url, tmp_path / "file")
+    with pytest.raises(FetchError, match="; the remedy"):
+        read_small(url, 1000, "the remedy")

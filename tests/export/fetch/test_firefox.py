@@ -10,7 +10,7 @@ import zstandard
 from model.checkpoint import load_checkpoint
 from tests.export.fetch.hub import Hub
 from tests.export.fetch.mirror import Mirror
-from tests.export.fetch.network import Network
+from tests.export.fetch.network import NOWHERE, Network
 from tests.export.fetch.remote_settings import (
     FIREFOX,
     FIREFOX_FILES,
@@ -44,6 +44,12 @@ def test_the_newest_model_of_firefox_is_fetched_unpacked_and_imported(network: N
     again = network.pull("firefox:en-de", "--as", "checkpoint", "--out", network.home / "again")
     assert again.returncode == 0, again.stderr
     assert {path for path, _ in network.mirror.asked} == {"/", RECORDS}, "its files are here already"
+    (kept.parent / "en-de-4.0-tiny").mkdir()  # of a command that was interrupted
+    network.firefox_url = NOWHERE
+    offline = network.pull("firefox:en-de", "--as", "checkpoint", "--out", network.home / "offline")
+    assert offline.returncode == 0, offline.stderr
+    assert f"names a mirror; {kept} is taken" in offline.stderr
+    assert load_checkpoint(network.home / "offline").config == config
 
 
 MODEL = (FIREFOX / FIREFOX_FILES["model"]).read_bytes()

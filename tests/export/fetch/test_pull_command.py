@@ -206,3 +206,23 @@ def test_a_list_names_what_there_is_for_two_languages(network: Network) -> None:
     partly = network.pull("--list", "en", "de")
     assert partly.returncode == 0
     assert "argos:en-de" in partly.stdout and "the hub cannot be asked" in partly.stderr
+
+
+def test_the_newest_argos_package_that_is_here_needs_no_network(network: Network) -> None:
+    kept = network.home / "cache" / "dragoman" / "argos"
+    kept.mkdir(parents=True)
+    (kept / "translate-en_de-1.10.argosmodel").write_bytes(network.mirror.files["/v1.10.argosmodel"])
+    for other in ("en_de-1.9", "en_fr-2.0", "en_de-x"):
+        (kept / f"translate-{other}.argosmodel").write_bytes(b"another")
+    network.index_url = NOWHERE
+    done = network.pull("argos:en-de", "--as", "checkpoint", "--out", network.home / "out")
+    assert done.returncode == 0, done.stderr
+    assert f"names a mirror; {kept / 'translate-en_de-1.10.argosmodel'} is taken" in done.stderr
+
+
+def test_a_link_that_leads_nowhere_does_not_hide_the_next(network: Network) -> None:
+    links = ["http://[bad/x", f"{network.mirror.url}/v1.10.argosmodel"]
+    index = [entry(network.mirror.url, "1.10", links=links)]
+    network.mirror.files["/index.json"] = json.dumps(index).encode()
+    done = network.pull("argos:en-de", "--as", "checkpoint", "--out", network.home / "out")
+    assert done.returncode == 0, done.stderr

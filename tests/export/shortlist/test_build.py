@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from export.bundle import Manifest, load_manifest, verify_bundle
-from export.graph.runner import open_session
+from export.bundle import Manifest, load_manifest, verify_bundle, write_manifest
+from export.graph.runner import GraphRunner, open_session
 from export.quality_gates import GateError
 from export.shortlist.build import (
     COLUMNS_FILE,
     TABLE_FILE,
     add_shortlist,
     batch_share,
+    decode_within,
     shortlist_bundle,
 )
 from export.shortlist.graphs import COLUMN_INPUTS, ShortlistError
 from export.shortlist.lexical_table import Candidates, LexicalTable
+from model.data.corpus import CorpusError
 from model.tokenizer import Tokenizer
 from tests.support import factories
 from tests.support.vmaps import write_vmap
@@ -156,3 +159,39 @@ def test_what_cannot_be_done_is_refused(
     (tmp_path / "out").mkdir()
     with pytest.raises(ShortlistError, match="out exists already; --force replaces it"):
         shortlist_bundle(tiny_bundle_int8, tmp_path / "out", asked)
+
+
+def test_forced_tokens_are_always_candidates(
+    tmp_path: Path, tiny_bundle_int8: Path, shortlisted: tuple[Path, Manifest]
+) -> None:
+    bundle = Path(shutil.copytree(tiny_bundle_int8, tmp_path / "bundle"))
+    manifest = load_manifest(bundle)
+    forced = max(
+        set(range(manifest.architecture.vocab_size)) - set(read_table(shortlisted[0]).always.tolist())
+    )
+    direction = manifest.directions[0].model_copy(update={"target_prefix_ids": (forced,)})
+    write_manifest(bundle, manifest.model_copy(update={"directions": (direction,)}))
+    asked = factories.shortlist_options(tmp_path, allow_quality_loss=True)
+    found = shortlist_bundle(bundle, tmp_path / "out", asked).shortlist
+    assert forced in read_table(tmp_path / "out").always
+    assert found is not None and shortlisted[1].shortlist is not None
+    assert found.bleu_all < shortlisted[1].shortlist.bleu_all, "what is measured begins with it"
+
+
+def test_what_is_measured_begins_with_what_is_forced(tiny_bundle_int8: Path) -> None:
+    manifest = load_manifest(tiny_bundle_int8)
+    runner, eos = GraphRunner.of_bundle(tiny_bundle_int8, manifest), manifest.special_tokens.eos_id
+    sources, prefix = [golden.source_ids for golden in manifest.golden], (300, 20)
+    results = runner.greedy(sources, prefixes=[prefix] * len(sources))
+    expected = [result.tokens for result in sorted(results, key=lambda result: result.index)]
+    assert decode_within(runner, sources, None, manifest.architecture.vocab_size, eos, prefix) == expected
+
+
+def test_dev_text_that_is_missing_is_noticed_before_a_table_is_learnt(
+    tmp_path: Path, tiny_bundle_int8: Path
+) -> None:
+    asked = replace(factories.shortlist_options(tmp_path), dev_source=tmp_path / "no.en")
+    said: list[str] = []
+    with pytest.raises(CorpusError, match=r"no\.en: no such file"):
+        shortlist_bundle(tiny_bundle_int8, tmp_path / "out", asked, report=said.append)
+    assert said == []

@@ -20,6 +20,7 @@ from export.text_measures.measure import (
     MeasureOptions,
     measure_bundle,
 )
+from model.data.corpus import CorpusError
 from model.tokenizer import Tokenizer
 from tests.support import factories
 
@@ -162,3 +163,35 @@ def test_several_directions_are_refused(tmp_path: Path, tiny_bundle: Path, optio
     (bundle / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(MeasureError, match="one direction, this model has 2"):
         measure_bundle(bundle, options)
+
+
+def test_a_bundle_behind_a_link_is_measured_again_and_again(
+    tmp_path: Path, tiny_bundle_int8: Path, options: MeasureOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is the directory that a user is in."""
+    bundle, link = tmp_path / "v3", tmp_path / "here" / "current"
+    shutil.copytree(tiny_bundle_int8, bundle)
+    link.parent.mkdir()
+    link.symlink_to("../v3")
+    quick = replace(options, only="confidence")
+    first = measure_bundle(link, quick)
+    assert first.confidence is not None
+    assert measure_bundle(link, quick) == verify_bundle(bundle) == first
+    monkeypatch.chdir(bundle)
+    assert measure_bundle(Path(), quick) == verify_bundle(bundle) == first
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.parent != bundle) == [
+        "current",
+        "here",
+        "v3",
+    ]
+
+
+def test_dev_text_that_is_missing_is_noticed_before_a_lexicon_is_learnt(
+    tmp_path: Path, tiny_bundle_int8: Path, options: MeasureOptions
+) -> None:
+    bundle = Path(shutil.copytree(tiny_bundle_int8, tmp_path / "bundle"))
+    said: list[str] = []
+    with pytest.raises(CorpusError, match=r"no\.en: no such file"):
+        measure_bundle(bundle, replace(options, dev_source=tmp_path / "no.en"), said.append)
+    assert said == []

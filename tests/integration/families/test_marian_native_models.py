@@ -29,6 +29,9 @@ from tests.integration.marian import write_marian
 from tests.support import factories
 
 NAMES = ImportNames(sources=["en"], targets=["de"])
+ALIASES: dict[str, object] = {"a0": "&a0 [x]"}
+ALIASES |= {f"a{i}": f"&a{i} [{f'*a{i - 1}, ' * 10}]" for i in range(1, 12)} | {"transformer-no-bias": "*a11"}
+"""Names of names: written out, 10**11 letters."""
 MODEL = {"encoder_layers": 2, "decoder_layers": 3, "activation_function": "relu"}
 
 
@@ -142,6 +145,11 @@ def test_what_it_is_told_from(directory: Path, original: Path, tmp_path: Path) -
         ({"dim-emb": 64}, "does not fit the configured model"),
         ({"transformer-dim-ffn": 2**20}, "does not fit the configured model"),
         ({"bad": "[1, {"}, "not YAML"),
+        ({"transformer-preprocess": "[n]"}, "norms .* are not computed here"),
+        ({"transformer-ffn-activation": "[swish]"}, "norms .* are not computed here"),
+        ({"transformer-heads": "{a: b}"}, r"invalid literal for int\(\) with base 10: '\(nested\)'"),
+        (ALIASES, r"transformer-no-bias '\(nested\)' is not computed here"),
+        ({"a": f"&a {'x' * 10_000}", "transformer-pool": f"[{'*a,' * 10_000}]"}, r"-pool '\(nested\)'"),
     ],
 )
 def test_other_architectures_are_one_line(
@@ -239,3 +247,10 @@ def _with_one_array_changed(content: bytes, draw: random.Random) -> bytearray:
         for member, changed in members.items():
             archive.writestr(member, bytes(changed))
     return bytearray(out.getvalue())
+
+
+def test_a_task_and_a_prompt_are_heard(directory: Path, tmp_path: Path) -> None:
+    names = ImportNames(sources=["en"], targets=["de"], task="pronunciation")
+    assert import_marian(directory, tmp_path / "out", names, lambda line: None).task == "pronunciation"
+    with pytest.raises(HuggingFaceError, match="--prompt is for T5"):
+        import_marian(directory, tmp_path / "out", ImportNames(prompt="say: "), lambda line: None)
