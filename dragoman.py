@@ -227,7 +227,7 @@ def export(
         multi_step_widths=parse_multi_step_widths(multi_step_widths),
         allow_quality_loss=allow_quality_loss,
         force=force,
-        about=About(bundle_version, purpose, card_notes.read_text(encoding="utf-8") if card_notes else ""),
+        about=About(bundle_version, purpose, card_notes or ""),
         threads=threads,
     )
     raise typer.Exit(run_export(checkpoint, out, options))
@@ -301,7 +301,7 @@ def import_model(
         multi_step_widths=parse_multi_step_widths(multi_step_widths),
         allow_quality_loss=allow_quality_loss,
         force=force,
-        about=About(bundle_version, "", card_notes.read_text(encoding="utf-8") if card_notes else ""),
+        about=About(bundle_version, "", card_notes or ""),
         threads=threads,
     )
     names = ImportNames(name, parse_codes(source), parse_codes(target), prompt, task)

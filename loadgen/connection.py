@@ -95,6 +95,19 @@ class Answer:
                 return f"{self.status} {code}"
         return str(self.status)
 
+    @property
+    def words(self) -> int:
+        """Words of the translation, or of all of them.
+
+        Raises:
+            ValueError: the body holds none.
+        """
+        try:
+            found = json.loads(self.body)["translatedText"]
+            return sum(len(text.split()) for text in ([found] if isinstance(found, str) else found))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise ValueError("the answer has no translatedText") from None
+
 
 class Connection:
     """One kept-alive connection. Used from one event loop, by one request at a time."""

@@ -119,9 +119,8 @@ class Generator:
 
     async def _arrive(self) -> None:
         for meant_s in arrival_times(self._plan):
-            wait_s = meant_s - self.elapsed_s
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
+            # Behind its times, too: answers and Ctrl-C must get their turn.
+            await asyncio.sleep(max(0.0, meant_s - self.elapsed_s))
             self._spawn(self._one(meant_s, next(self._bodies)))
 
     async def _client(self) -> None:
@@ -154,7 +153,7 @@ class Generator:
                     await asyncio.sleep(_DEFAULT_RETRY_S if delay_s is None else delay_s)
                     answer = await connection.send(body)
             if answer.status == 200:
-                kind, words = ANSWERED, answer.body.count(b" ") + 1
+                kind, words = ANSWERED, answer.words
             else:
                 kind = answer.kind
         except TimeoutError:

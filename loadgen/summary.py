@@ -49,18 +49,19 @@ def counted_latencies_s(samples: Samples, plan: Plan) -> list[float]:
     ]
 
 
-def summarise(samples: Samples, plan: Plan, elapsed_s: float) -> dict[str, Any]:
+def summarise(samples: Samples, plan: Plan, interrupted_s: float | None = None) -> dict[str, Any]:
     """Put a run into numbers.
 
     Args:
         samples: of the run.
         plan: of the same.
-        elapsed_s: when it ended; before the end of the plan if it was interrupted.
+        interrupted_s: when it was interrupted; None if it was not.
 
     Returns:
         What can be written as JSON. Rates are of what ended within the window.
     """
-    seconds = max(1e-9, min(elapsed_s, plan.end_s) - plan.warm_s)
+    end_s = plan.end_s if interrupted_s is None else min(interrupted_s, plan.end_s)
+    seconds = max(1e-9, end_s - plan.warm_s)
     latencies_s = counted_latencies_s(samples, plan)
     decisive = samples.meant_s if plan.rate is not None else samples.finished_s
     kinds: Counter[str] = Counter()

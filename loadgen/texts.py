@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ def read_lines(file: Path) -> list[str]:
     try:
         content = file.read_bytes()
         text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise TextError(f"{file}: cannot be read: {error}") from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:

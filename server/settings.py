@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from server.units import in_bytes, in_mebibytes, in_seconds
@@ -185,6 +185,16 @@ class Settings(BaseSettings):
             if origins and origin.strip() != "*" and not _ORIGIN.fullmatch(origin.strip()):
                 raise ValueError("an origin is scheme://host or scheme://host:port without a path; or *")
         return origins
+
+    @field_validator("drain_delay_s")
+    @classmethod
+    def _check_delay(cls, delay_s: float, info: ValidationInfo) -> float:
+        timeout_s = info.data.get("drain_timeout_s", delay_s)
+        if delay_s > timeout_s:
+            raise ValueError(
+                f"{delay_s:g} s count inside drain_timeout_s, which is {timeout_s:g} s; raise that"
+            )
+        return delay_s
 
     @property
     def allowed_origins(self) -> tuple[str, ...]:

@@ -66,13 +66,19 @@ def make(directory: Path, engine: Path, *arguments: str) -> subprocess.Completed
     )
 
 
-def test_digests_are_written_where_compose_and_make_look(repository: Path, tmp_path: Path) -> None:
-    """The engine is a script here: which digest a tag has, only a registry knows."""
+def staged(repository: Path, directory: Path) -> Path:
+    """Give a directory what `make pin` needs, and an engine that knows one digest."""
     for name in ("Makefile", "docker-compose.yml"):
-        shutil.copy(repository / name, tmp_path)
-    engine = tmp_path / "engine"
+        shutil.copy(repository / name, directory)
+    engine = directory / "engine"
     engine.write_text(f"#!/bin/sh\necho {DIGEST}\n")
     engine.chmod(engine.stat().st_mode | stat.S_IXUSR)
+    return engine
+
+
+def test_digests_are_written_where_compose_and_make_look(repository: Path, tmp_path: Path) -> None:
+    """The engine is a script here: which digest a tag has, only a registry knows."""
+    engine = staged(repository, tmp_path)
     done = make(tmp_path, engine, "pin")
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / ".env").read_text().splitlines()
@@ -84,6 +90,19 @@ def test_digests_are_written_where_compose_and_make_look(repository: Path, tmp_p
     engine.write_text("#!/bin/sh\nexit 1\n")
     assert make(tmp_path, engine, "pin").returncode != 0
     assert (tmp_path / ".env").read_text().splitlines() == lines
+
+
+def test_pinning_leaves_what_else_the_operator_wrote(repository: Path, tmp_path: Path) -> None:
+    engine = staged(repository, tmp_path)
+    own = "# ours\nDRAGOMAN_CPUS=8\nDRAGOMAN_IMAGE=dragoman:ours\nREDIS_IMAGE=redis:7"
+    (tmp_path / ".env").write_text(f"NGINX_IMAGE=nginx@sha256:old\n{own}")
+    for _ in range(2):
+        done = make(tmp_path, engine, "pin")
+        assert done.returncode == 0, done.stderr
+        kept, new = (tmp_path / ".env").read_text().split("\nGRAFANA_IMAGE=")
+        assert kept == own
+        assert new.count(DIGEST) == 4
+        assert "old" not in new
 
 
 @pytest.mark.skipif(not CYCLONEDX.exists(), reason="cyclonedx-bom is not installed (make sbom)")

@@ -17,12 +17,12 @@ from server.errors import (
     AbortedError,
     BadKeyError,
     DeadlineExceededError,
-    DragomanError,
     MissingKeyError,
     QuotaExceededError,
     RateLimitedError,
     TextTooLongError,
 )
+from server.http.errors import ClientDisconnectedError
 from server.http.request_record import record_of
 from server.metrics.registry import Metrics
 from server.service.clients.api_keys import ClientLimits, KeyFile
@@ -163,17 +163,19 @@ class Access:
             TextTooLongError: it is more than the client may send on any day.
         """
         try:
-            self._allowances.take_characters(client.name, client.limits, characters, self._clock())
+            day_ends_s = self._allowances.take_characters(
+                client.name, client.limits, characters, self._clock()
+            )
         except (QuotaExceededError, TextTooLongError):
             self._count(client, "over_quota")
             raise
         self._count(client, "admitted", characters)
         try:
             yield
-        except (DeadlineExceededError, AbortedError):
+        except (DeadlineExceededError, AbortedError, ClientDisconnectedError):
             raise  # work was done; otherwise a short deadline would be a way to have it done for nothing
-        except DragomanError:
-            self._allowances.give_back(client.name, characters)
+        except Exception:
+            self._allowances.give_back(client.name, characters, day_ends_s)
             raise
 
     def record_detection(self, client: Client) -> None:
@@ -252,7 +254,11 @@ def _key_in(fields: Mapping[str, Any]) -> bytes | None:
 def _key_in_query(query: bytes) -> bytes | None:
     if not query:
         return None
-    return next((value for name, value in parse_qsl(query) if name == KEY_FIELD.encode()), None)
+    # Of bytes, parse_qsl refuses whatever is not ASCII.
+    fields = parse_qsl(query.decode("ascii", "replace"), errors="surrogateescape")
+    return next(
+        (value.encode("utf-8", "surrogateescape") for name, value in fields if name == KEY_FIELD), None
+    )
 
 
 def _address(scope: Scope) -> str:

@@ -19,7 +19,8 @@ from server.http.errors import ClientDisconnectedError
 
 _MAX_DEPTH = 32
 _MAX_FIELDS = 1000
-_JSON_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+# Possessive, or the expression would remember where each character of a text is, to go back to it.
+_JSON_STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _FORM = "application/x-www-form-urlencoded"
 _PARTS = "multipart/form-data"
 MEDIA_TYPES = ("application/json", _FORM, _PARTS)

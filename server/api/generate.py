@@ -12,7 +12,7 @@ from server.api.body import Fields
 from server.api.schemas import (
     FIELD_OPTIONS,
     DecodingFields,
-    check_strings,
+    Strings,
     end_part,
     explain,
     given_fields,
@@ -34,12 +34,12 @@ class GenerateFields(DecodingFields):
     `GENERATE_SCHEMA` has one more for each option of decoding.
     """
 
-    inputs: str | list[str] | None = Field(
+    inputs: Strings | None = Field(
         None,
         description="Text, or array of texts, for the model; each is read whole.",
         examples=["photograph"],
     )
-    features: str | list[str] | None = Field(
+    features: Strings | None = Field(
         None,
         description="Instead of `inputs`, for a model whose `source_features` in `GET /models` is not 0: a "
         "sequence of feature vectors of that size, or an array of sequences. Each is a .npy file in base64, "
@@ -92,13 +92,12 @@ def read_generate_fields(fields: Mapping[str, Any], *, typed: bool) -> GenerateF
         InvalidRequestError: a field is missing or of the wrong type.
         InvalidOptionError: a decoding option is.
     """
-    given = given_fields(fields, "inputs", typed=typed)
+    # A text may be empty; beside features, it is a field of a form that was not filled in.
+    given = given_fields(fields, "features" if fields.get("features") else "inputs", typed=typed)
     if len({"inputs", "features"} & given.keys()) != 1:
         raise InvalidRequestError(
             "inputs and features: give one of them" if "inputs" in given else "inputs: field required"
         )
-    check_strings(given, "inputs")
-    check_strings(given, "features")
     try:
         return GENERATE_SCHEMA.model_validate(given, strict=typed)
     except ValidationError as error:

@@ -1,8 +1,9 @@
 """The field `glossary` of a request, and what an answer says of it."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from server.errors import InvalidOptionError
 from server.service.text.glossary.enforcement import TermUse
@@ -19,10 +20,21 @@ class InlineEntry(BaseModel):
 
     source: str = Field(description="The term.", examples=["board"])
     target: str = Field(description="Its translation.", examples=["Platine"])
-    forms: list[str] = Field([], description="Other translations that are as good, such as inflected forms.")
+    forms: list[str] = Field(
+        [], description="Other translations that are as good, such as inflected forms.", fail_fast=True
+    )
 
 
-InlineGlossary = str | dict[str, str] | list[InlineEntry]
+def _check_count(given: object) -> object:
+    if isinstance(given, dict | list) and len(given) > MAX_INLINE_ENTRIES:
+        raise InvalidOptionError(
+            f"glossary has {len(given)} entries; the most is {MAX_INLINE_ENTRIES}, a file may have more"
+        )
+    return given
+
+
+# Counted before pydantic looks: it would describe each of a million wrong entries.
+InlineGlossary = Annotated[str | dict[str, str] | list[InlineEntry], BeforeValidator(_check_count)]
 """The name of a glossary, translations by term, or entries."""
 
 
@@ -44,15 +56,10 @@ def read_glossary(given: InlineGlossary) -> str | Glossary | None:
         A name, or the entries; None without any.
 
     Raises:
-        InvalidOptionError: there are too many entries, or one is none; the message says which, without any
-            of its text.
+        InvalidOptionError: an entry is none; the message says which, without any of its text.
     """
     if isinstance(given, str):
         return given
-    if len(given) > MAX_INLINE_ENTRIES:
-        raise InvalidOptionError(
-            f"glossary has {len(given)} entries; the most is {MAX_INLINE_ENTRIES}, a file may have more"
-        )
     rows = (
         [(source, target, ()) for source, target in given.items()]
         if isinstance(given, Mapping)

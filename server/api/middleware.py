@@ -120,7 +120,7 @@ class RequestMiddleware:
                 error_log.error(
                     "request failed", exc_info=record.error, extra={"request_id": record.request_id}
                 )
-            self._metrics.rejected(reason)
+            self._metrics.rejected(route, reason)
         if record.disconnect_phase is not None:
             self._metrics.disconnected(record.disconnect_phase)
         for stage, stage_s in record.stages_s.items():

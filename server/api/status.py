@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.types import DecoratedCallable
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
@@ -73,10 +75,10 @@ def status_routes(
             access.identify(request.scope)
         return JSONResponse({"models": [_describe(slot) for slot in router.slots]})
 
-    @routes.head("/metrics", include_in_schema=False)
     @routes.get(
         "/metrics", summary="Prometheus metrics", response_model=None, response_class=PlainTextResponse
     )
+    @_with_head(routes, "/metrics")
     async def render_metrics() -> Response:
         """All series in Prometheus' text format."""
         metrics.refresh(router.stats(), router.stats_by_model())
@@ -88,29 +90,37 @@ def status_routes(
 
 
 def _add_health(routes: APIRouter, router: Router, lifecycle: Lifecycle) -> None:
-    @routes.head("/livez", include_in_schema=False)
     @routes.get(
         "/livez", summary="Is the process worth keeping?", responses=_UNAVAILABLE, response_model=None
     )
+    @_with_head(routes, "/livez")
     async def livez() -> Response:
         """200 while the engine's threads run, busy or not; 503 if only a restart can help."""
         return JSONResponse({"status": "alive", "models": _check_alive(router)})
 
-    @routes.head("/readyz", include_in_schema=False)
     @routes.get("/readyz", summary="Send requests here?", responses=_UNAVAILABLE, response_model=None)
+    @_with_head(routes, "/readyz")
     async def readyz() -> Response:
         """200 once every model has translated its golden sentences, until the server is told to stop."""
         lifecycle.check_accepting()
         return JSONResponse({"status": "ready", "models": _check_alive(router)})
 
-    @routes.head("/health", include_in_schema=False)
     @routes.get(
         "/health", summary="LibreTranslate's health check", responses=_UNAVAILABLE, response_model=None
     )
+    @_with_head(routes, "/health")
     async def health() -> Response:
         """As /readyz."""
         lifecycle.check_accepting()
         return JSONResponse({"status": "ok", "models": _check_alive(router)})
+
+
+def _with_head(routes: APIRouter, path: str) -> Callable[[DecoratedCallable], DecoratedCallable]:
+    """Answer GET and HEAD, undocumented. Goes below the route that documents GET.
+
+    A refusal of other methods allows those of the path's first route, so they must be together.
+    """
+    return routes.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 def _check_alive(router: Router) -> list[str]:

@@ -5,6 +5,7 @@ tracing does nothing.
 """
 
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 _STAGES = ("parse", "tokenize", "queue", "encode", "decode", "detokenize")
-_EXPORT_TIMEOUT_S = 2.0
+_EXPORT_TIMEOUT_S = 2.0  # of each of the batches that may be left at the end
+_CLOSE_TIMEOUT_S = 5.0
 _MAX_WAITING = 4096
 
 
@@ -89,7 +91,10 @@ class Tracing:
 
     def close(self) -> None:
         """Send what is left, for some seconds at most; call it on a thread."""
-        self._provider.shutdown()
+        # A daemon: what a collector never answers would hold up the end of the process, too.
+        closing = threading.Thread(target=self._provider.shutdown, name="tracing-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_TIMEOUT_S)
 
 
 def make_tracing(settings: Settings) -> Tracing | None:

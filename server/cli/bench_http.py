@@ -21,7 +21,7 @@ from loadgen.plot import PlotError, draw, require_pyplot
 from loadgen.samples import ANSWERED
 from loadgen.summary import describe, summarise
 from loadgen.texts import DEFAULT_MIX, TextError, compose, make_bodies, parse_mix, read_lines
-from server.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail
+from server.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail, show
 
 _TEXTS = 512
 _TICK_S = 0.2
@@ -90,19 +90,19 @@ def bench(job: Job) -> int:
     summary = {
         "url": job.url,
         "interrupted": interrupted,
-        **summarise(generator.samples, job.plan, elapsed_s),
+        **summarise(generator.samples, job.plan, elapsed_s if interrupted else None),
     }
-    if str(job.json_file) != "-":
-        print(describe(summary))  # noqa: T201 - this is the command line
+    figures, file = json.dumps(summary, indent=1) + "\n", job.json_file
+    shown = show("bench-http", figures if str(file) == "-" else describe(summary) + "\n")
     try:
-        if job.json_file is not None:
-            _write_json(summary, job.json_file)
+        if file is not None and str(file) != "-":
+            file.write_text(figures, encoding="utf-8")
         if job.plot_file is not None:
             draw(generator.samples, job.plan, job.plot_file)
     except (OSError, PlotError) as error:
         return fail("bench-http", EXIT_FAILED, str(error))
-    if interrupted:
-        return EXIT_INTERRUPTED
+    if shown or interrupted:
+        return shown or EXIT_INTERRUPTED
     return 0 if summary["answered"] else fail("bench-http", EXIT_FAILED, "no request was translated")
 
 
@@ -175,11 +175,3 @@ async def _run(generator: Generator, job: Job) -> tuple[float, bool]:
     with contextlib.suppress(asyncio.CancelledError):
         await load
     return elapsed_s, interrupted
-
-
-def _write_json(summary: Mapping[str, Any], file: Path) -> None:
-    text = json.dumps(summary, indent=1) + "\n"
-    if str(file) == "-":
-        sys.stdout.write(text)
-    else:
-        file.write_text(text, encoding="utf-8")

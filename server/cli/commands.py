@@ -8,7 +8,8 @@ import typer
 
 from server.cli import flags
 from server.cli import load_flags as load
-from server.cli.exit_codes import EXIT_FAILED, fail
+from server.cli.exit_codes import EXIT_FAILED, fail, show
+from server.service.clients.api_keys import MAX_LIMIT, ClientLimits, key_line, new_key
 
 
 def serve(
@@ -88,25 +89,25 @@ def api_key(
         str, typer.Argument(help="Whose key it is; shown in metrics and in the log. A name may have several.")
     ],
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, help="Requests a minute.", show_default="no limit")
+        int | None,
+        typer.Option(min=1, max=MAX_LIMIT, help="Requests a minute.", show_default="no limit"),
     ] = None,
     characters_per_day: Annotated[
-        int | None, typer.Option(min=1, help="Characters to translate a day.", show_default="no limit")
+        int | None,
+        typer.Option(min=1, max=MAX_LIMIT, help="Characters to translate a day.", show_default="no limit"),
     ] = None,
 ) -> None:
     """Make an API key: shows it once on standard error, and its line for the file on standard output.
 
     The server reads its file again when it changes. To take a key away, delete its line.
     """
-    from server.service.clients.api_keys import ClientLimits, key_line, new_key
-
     key = new_key()
     try:
         line = key_line(name, key, ClientLimits(requests_per_minute, characters_per_day))
     except ValueError as error:
         raise typer.Exit(fail("api-key", EXIT_FAILED, str(error))) from None
     typer.echo(f"The key of {name}, which is kept nowhere else:\n{key}", err=True)
-    typer.echo(line)
+    raise typer.Exit(show("api-key", f"{line}\n"))
 
 
 def bench_http(

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from export.bundle import BundleError, mean_probability
-from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail
+from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_USAGE, code_of, fail, show
 from server.cli.given_settings import read_settings
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
-from server.errors import DragomanError, InferenceError, InvalidRequestError
+from server.errors import DragomanError, InvalidRequestError
 from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, check_texts, request_limits
@@ -67,20 +66,16 @@ def explain(text: str, options: ExplainOptions) -> int:
         return EXIT_USAGE
     try:
         model = load_model(settings, NullObserver())
+        try:
+            found = Explainer(model, request_limits(settings, model.manifest)).explained(text, options)
+        finally:
+            model.engine.close(0.0)
     except BundleError as error:
         return fail("explain", EXIT_BAD_BUNDLE, f"cannot load bundle {options.bundle}: {error}")
     except DragomanError as error:
-        return fail("explain", EXIT_FAILED, str(error))
-    try:
-        found = Explainer(model, request_limits(settings, model.manifest)).explained(text, options)
-    except DragomanError as error:
-        return fail("explain", EXIT_FAILED if isinstance(error, InferenceError) else EXIT_USAGE, str(error))
-    finally:
-        model.engine.close(0.0)
-    sys.stdout.write(
-        json.dumps(found, ensure_ascii=False, indent=1) + "\n" if options.as_json else written(found)
-    )
-    return 0
+        return fail("explain", code_of(error), str(error))
+    said = json.dumps(found, ensure_ascii=False, indent=1) + "\n" if options.as_json else written(found)
+    return show("explain", said)
 
 
 class Explainer:
@@ -111,9 +106,14 @@ class Explainer:
             DragomanError: the text, the languages or the options do not fit the model.
         """
         check_texts([text], self._limits)
-        if self._model.manifest.architecture.source_features:
-            raise InvalidRequestError(f"{self._model.manifest.name} reads features and no text")
-        source, target = choose_direction(self._model.manifest, options.source, options.target)
+        manifest = self._model.manifest
+        if any("\ud800" <= one <= "\udfff" for one in text):  # how Python reads bytes that are none
+            raise InvalidRequestError("the text is not valid UTF-8")
+        if not manifest.translates:
+            raise InvalidRequestError(
+                f"{manifest.name} does not translate (its task is {manifest.task}): dragoman generate"
+            )
+        source, target = choose_direction(manifest, options.source, options.target)
         measured = self._model.measured
         treated = TextOptions(
             alignments=measured.lexicon is not None,
@@ -121,7 +121,7 @@ class Explainer:
             attention=measured.attention is not None,
         )
         reading = Reading(treated, is_html=options.is_html)
-        way = Way(source, target, self._model.manifest.framing(source, target), keep=True)
+        way = Way(source, target, manifest.framing(source, target), keep=True)
         requested = RequestedOptions(beam_size=options.beam_size)
         started_s = time.monotonic()
         document = self._codec.read([text], way, reading)

@@ -5,11 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from server.cli.durations import duration, some_time
+from server.cli.durations import duration, some_rate, some_time
 
 Url = Annotated[str, typer.Argument(help="Server to load, as http://localhost:8000.")]
 Rate = Annotated[
-    float | None, typer.Option(help="Open loop: requests a second, whatever the answers.", min=0.001)
+    float | None,
+    typer.Option(
+        parser=some_rate, metavar="NUMBER", help="Open loop: requests a second, whatever the answers."
+    ),
 ]
 Arrivals = Annotated[
     Literal["poisson", "fixed"], typer.Option(help="Of an open loop: by chance, or evenly spaced.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail
+from server.cli.exit_codes import EXIT_BAD_BUNDLE, EXIT_FAILED, EXIT_USAGE, fail, show
 from server.cli.given_settings import read_settings
 from server.errors import BundleRefusedError, GlossaryRefusedError
 
@@ -41,6 +41,15 @@ def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None)
         connection.request("POST", path)
         response = connection.getresponse()
         answer = json.loads(response.read())
+        if response.status != 200:
+            kept = _KEPT.get(answer["code"])
+            said = f"{answer['error']} ({kept})" if kept else answer["error"]
+            return fail("reload", EXIT_BAD_BUNDLE if kept else EXIT_FAILED, said)
+        served = [
+            f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "
+            f"loaded in {bundle['load_duration_s']} s\n"
+            for bundle in answer["bundles"]
+        ]
     except TimeoutError:
         return fail(
             "reload",
@@ -49,15 +58,9 @@ def reload(flags: Mapping[str, Any], timeout_s: float, model: str | None = None)
         )
     except (OSError, http.client.HTTPException, ValueError) as error:
         return fail("reload", EXIT_FAILED, f"no server of dragoman answers on {host} port {port}: {error}")
+    except (LookupError, TypeError):
+        other = f"another program answers on {host} port {port} ({response.status}); see --admin-port"
+        return fail("reload", EXIT_FAILED, other)
     finally:
         connection.close()
-    if response.status != 200:
-        kept = _KEPT.get(answer.get("code"))
-        said = f"{answer.get('error')} ({kept})" if kept else answer.get("error")
-        return fail("reload", EXIT_BAD_BUNDLE if kept else EXIT_FAILED, str(said))
-    for bundle in answer["bundles"]:
-        print(  # noqa: T201 - this is the command line
-            f"serving {bundle['name']} {bundle['version']} ({bundle['sha256'][:12]}), "
-            f"loaded in {bundle['load_duration_s']} s"
-        )
-    return 0
+    return show("reload", "".join(served))

@@ -25,7 +25,10 @@ from server.cli.exit_codes import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     EXIT_WORKERS_LOST,
+    code_of,
+    discard_output,
     fail,
+    fail_at_stream,
 )
 from server.cli.given_settings import read_settings
 from server.errors import DragomanError, EngineDeadError, GlossaryRefusedError, SettingError
@@ -248,41 +251,48 @@ def _through_models(
         way = [
             (leg, models[leg.bundle], request_limits(settings, models[leg.bundle].manifest)) for leg in legs
         ]
-        _stream(FileTranslator(way, requested, line_options, errors, complain), progress, given)
+        return _stream(
+            command, FileTranslator(way, requested, line_options, errors, complain), progress, given
+        )
     except BundleError as error:
         return _refuse(command, error.bundle or bundle, error)
-    except (LineError, SettingError, DragomanError) as error:
-        return fail(command, EXIT_FAILED if isinstance(error, LineError) else EXIT_USAGE, str(error))
-    except BrokenPipeError:
-        # The reader of our output has closed it, as `head` does. Nothing is wrong.
-        _discard_output()
-        return 0
+    except (LineError, DragomanError) as error:
+        return fail(command, code_of(error), str(error))
     except KeyboardInterrupt:
-        _discard_output()
+        discard_output()
         return EXIT_INTERRUPTED
     finally:
         for model in models.values():
             model.engine.close(0.0)
-    return 0
 
 
-def _stream(translator: FileTranslator, progress: bool | None, given: list[bytes] | None) -> None:
+def _stream(
+    command: str, translator: FileTranslator, progress: bool | None, given: list[bytes] | None
+) -> int:
     """Write what becomes of the given lines; of those of standard input if there are none."""
-    source, output = sys.stdin.fileno(), sys.stdout.buffer
-    with tqdm(
-        total=_file_size(source) if given is None else sum(map(len, given)),
+    if sys.stdout is None or (given is None and sys.stdin is None):
+        closed = "output" if sys.stdout is None else "input"
+        return fail(command, EXIT_FAILED, f"standard {closed} is closed: give < FILE and > FILE")
+    source, output = None if given is not None else sys.stdin.fileno(), sys.stdout.buffer
+    bar = tqdm(
+        total=sum(map(len, given or ())) if source is None else _file_size(source),
         unit="B",
         unit_scale=True,
         desc="translating",
         file=sys.stderr,
         disable=None if progress is None else not progress,
-    ) as bar:
-        for line in translator.run(read_lines(source) if given is None else [given]):
-            output.write(line.text.encode("utf-8"))
-            if line.is_last_of_batch:
-                output.flush()
-            bar.update(line.source_bytes)
+    )
+    try:
+        with bar:
+            for line in translator.run([given or []] if source is None else read_lines(source)):
+                output.write(line.text.encode("utf-8"))
+                if line.is_last_of_batch:
+                    output.flush()
+                bar.update(line.source_bytes)
         output.flush()
+    except OSError as error:
+        return fail_at_stream(command, error)
+    return 0
 
 
 def _file_size(file_descriptor: int) -> int | None:
@@ -293,9 +303,3 @@ def _file_size(file_descriptor: int) -> int | None:
 
 def _refuse(command: str, bundle: Path, error: BundleError) -> int:
     return fail(command, EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
-
-
-def _discard_output() -> None:
-    """Point standard output at nothing, or the interpreter's last flush complains about the closed pipe."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -131,7 +131,7 @@ class DrainingServer(uvicorn.Server):
                 break
             if passed_s < self._settings.drain_delay_s:
                 await asyncio.sleep(_DRAIN_TICK_S)
-        else:
+        if self._lifecycle.active:
             log.warning("requests still running after %.1f s are dropped", self._loop_time() - started_s)
         for server in self.servers:
             for listener in server.sockets:

@@ -120,7 +120,9 @@ class Metrics:
         )  # fmt: skip
         self.requests_in_flight = series.gauge("http_requests_in_flight", "HTTP requests being handled.")
         self._request_size = histogram("http_request_size_bytes", "Request body size.", SIZE_BUCKETS)
-        self._rejected = counter("requests_rejected_total", "Requests refused before inference.", ("reason",))
+        self._rejected = counter(
+            "requests_rejected_total", "Requests refused before inference.", ("route", "reason")
+        )
         self._disconnects = counter(
             "client_disconnects_total", "Requests abandoned by the client.", ("phase",)
         )
@@ -178,7 +180,7 @@ class Metrics:
             self._answers["/translate", "POST", int(code)] = self._requests.labels("/translate", "POST", code)
         self._durations["/translate", "POST"] = self._request_duration.labels("/translate", "POST")
         for reason in sorted(set(REJECTED.values())):
-            self._rejected.labels(reason)
+            self._rejected.labels("/translate", reason)
         for phase in PHASES:
             self._disconnects.labels(phase)
         for kind in ENGINE_ERRORS:
@@ -220,10 +222,10 @@ class Metrics:
         if body_bytes:
             self._request_size.observe(body_bytes)
 
-    def rejected(self, reason: str) -> None:
-        """Count a refusal by the error's reason; reasons of failures are looked over."""
+    def rejected(self, route: str | None, reason: str) -> None:
+        """Count a refusal by route and the error's reason; reasons of failures are looked over."""
         if reason in REJECTED:
-            self._rejected.labels(REJECTED[reason]).inc()
+            self._rejected.labels(route or UNMATCHED_ROUTE, REJECTED[reason]).inc()
 
     def disconnected(self, phase: str) -> None:
         """Count a client that went away: `receiving`, `queued` or `running`."""

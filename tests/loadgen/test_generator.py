@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadgen.connection import Target, TargetError
+from loadgen.connection import Answer, Target, TargetError
 from loadgen.generator import Generator, Plan, arrival_times
 from loadgen.samples import ANSWERED, Samples
 from loadgen.texts import make_bodies
@@ -68,6 +68,27 @@ def test_a_client_that_was_busy_counts_the_wait_as_latency(server: KnownServer) 
     assert max(found.late_s) > 0.4
 
 
+def test_an_open_loop_that_is_behind_gives_others_their_turn() -> None:
+    plan = Plan(seconds=0.001, rate=1e6, arrivals="fixed")
+    turns, sent = 0, []
+
+    def bodies() -> Iterator[bytes]:
+        while True:
+            sent.append(turns)
+            yield b"{}"
+
+    async def run() -> None:
+        nonlocal turns
+        load = asyncio.create_task(generator.run())
+        while not load.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    generator = Generator(Target.parse(f"127.0.0.1:{free_port()}"), bodies(), plan)
+    asyncio.run(run())
+    assert len(sent) == len(set(sent)) == len(generator.samples) == 1000
+
+
 def test_an_open_loop_goes_on_while_the_server_stalls(server: KnownServer) -> None:
     server.delay_s = 0.3
     found = send(server, plan=Plan(seconds=0.5, rate=60.0))
@@ -122,6 +143,23 @@ def test_what_is_under_way_when_it_is_stopped_is_unanswered(server: KnownServer)
 
     asyncio.run(run())
     assert generator.samples.counts == {"unanswered": 3}
+
+
+@pytest.mark.parametrize(
+    ("translated", "words"), [("eins zwei", 2), (["eins zwei", "drei", ""], 3), ("", 0), ([], 0)]
+)
+@pytest.mark.parametrize("separators", [None, (",", ":")])
+def test_words_are_those_of_the_translations(
+    translated: object, words: int, separators: tuple[str, str] | None
+) -> None:
+    said = {"translatedText": translated, "warnings": ["more than one word"]}
+    assert Answer(200, json.dumps(said, separators=separators).encode(), None).words == words
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"ja", b"5", b"[]", b"{}", b'{"translatedText":[5]}'])
+def test_an_answer_without_a_translation_has_no_words(body: bytes) -> None:
+    with pytest.raises(ValueError, match="no translatedText"):
+        _ = Answer(200, body, None).words
 
 
 def test_a_target_has_a_path_and_headers(server: KnownServer) -> None:

@@ -43,7 +43,7 @@ def test_an_open_loop_counts_what_was_meant_to_be_sent_in_the_window() -> None:
         ("429 queue_full", 1.4, 1.41),
         (ANSWERED, 2.9, 5.9),  # late, and counted
     )
-    found = summarise(run, Plan(seconds=2.0, warm_s=1.0, rate=3.0), elapsed_s=6.0)
+    found = summarise(run, Plan(seconds=2.0, warm_s=1.0, rate=3.0))
     assert (found["requests"], found["answered"], found["errors"]) == (3, 2, {"429 queue_full": 1})
     assert found["answered_per_s"] == pytest.approx(2 / 2.0)
     assert found["words_per_s"] == pytest.approx(20 / 2.0)
@@ -54,17 +54,23 @@ def test_an_open_loop_counts_what_was_meant_to_be_sent_in_the_window() -> None:
 
 def test_a_closed_loop_counts_what_was_answered_in_the_window() -> None:
     run = samples((ANSWERED, 0.9, 1.5), (ANSWERED, 1.5, 2.0), (ANSWERED, 2.9, 3.4))
-    found = summarise(run, Plan(seconds=2.0, warm_s=1.0, clients=1), elapsed_s=3.5)
+    found = summarise(run, Plan(seconds=2.0, warm_s=1.0, clients=1))
     assert found["answered"] == 2
     assert found["latency_ms"]["max"] == pytest.approx(600)
 
 
 def test_an_interrupted_run_is_as_long_as_it_was() -> None:
     run = samples((ANSWERED, 1.1, 1.2), (ANSWERED, 1.3, 1.4))
-    found = summarise(run, Plan(seconds=100.0, warm_s=1.0, clients=1), elapsed_s=1.5)
+    found = summarise(run, Plan(seconds=100.0, warm_s=1.0, clients=1), interrupted_s=1.5)
     assert found["answered_per_s"] == pytest.approx(2 / 0.5)
 
 
+def test_a_run_that_ended_is_as_long_as_its_plan() -> None:
+    """An open loop ends with its last answer, before the time at which it would send the next request."""
+    found = summarise(samples((ANSWERED, 0.0, 0.006)), Plan(seconds=1.0, rate=1.0, arrivals="fixed"))
+    assert (found["seconds"], found["answered_per_s"], found["words_per_s"]) == (1, 1, 10)
+
+
 def test_nothing_is_described_too() -> None:
-    found = summarise(Samples(), Plan(seconds=1.0, rate=5.0), elapsed_s=0.0)
+    found = summarise(Samples(), Plan(seconds=1.0, rate=5.0), interrupted_s=0.0)
     assert "nothing was translated" in describe(found)

@@ -50,6 +50,14 @@ def test_lines_are_read(tmp_path: Path) -> None:
     assert read_lines(plain) == read_lines(packed) == ["one", "two"]
 
 
+@pytest.mark.parametrize("rest", [b"", b"\xff" * 20])
+def test_a_damaged_file_is_named(tmp_path: Path, rest: bytes) -> None:
+    file = tmp_path / "text.gz"
+    file.write_bytes(gzip.compress(b"")[:10] + rest)
+    with pytest.raises(TextError, match=r"text\.gz: cannot be read: "):
+        read_lines(file)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"\n \n", b"\xff\xfe\x00"])
 def test_a_file_without_text_is_named(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "text"

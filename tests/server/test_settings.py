@@ -22,6 +22,13 @@ def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
         Settings(**{name: value})  # type: ignore[arg-type]
 
 
+def test_a_delay_of_the_drain_lies_within_it() -> None:
+    assert Settings(drain_delay_s=30, drain_timeout_s=30).drain_delay_s == 30
+    with pytest.raises(ValidationError, match="count inside drain_timeout_s, which is 25 s") as caught:
+        Settings(drain_delay_s=30)
+    assert caught.value.errors()[0]["loc"] == ("drain_delay_s",)
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # type: ignore[misc]

@@ -5,7 +5,10 @@ from server.units import in_bytes, in_mebibytes, in_seconds
 
 @pytest.mark.parametrize(
     ("given", "seconds"),
-    [("500ms", 0.5), ("10s", 10), ("1.5 min", 90), ("2H", 7200), ("10", "10"), ("1e3", "1e3"), (2.5, 2.5)],
+    [
+        *(("500ms", 0.5), ("10s", 10), ("1.5 min", 90), ("4.1min", 246), ("2H", 7200)),
+        *(("10", "10"), ("1e3", "1e3"), (2.5, 2.5)),
+    ],
 )
 def test_durations_become_seconds_and_plain_numbers_stay(given: object, seconds: object) -> None:
     assert in_seconds(given) == seconds
@@ -13,7 +16,10 @@ def test_durations_become_seconds_and_plain_numbers_stay(given: object, seconds:
 
 @pytest.mark.parametrize(
     ("given", "size", "mebibytes"),
-    [("64MiB", 64 << 20, 64), ("2 gb", 2 * 10**9, 1907), ("1kB", 1000, 0), ("64", "64", "64"), (64, 64, 64)],
+    [
+        *(("64MiB", 64 << 20, 64), ("2 gb", 2 * 10**9, 1907), ("1kB", 1000, 0), ("0.1GiB", 107374182, 102)),
+        *(("64", "64", "64"), (64, 64, 64), (64.5, 64.5, 64.5)),
+    ],
 )
 def test_sizes_become_bytes_or_mebibytes(given: object, size: object, mebibytes: object) -> None:
     assert in_bytes(given) == size

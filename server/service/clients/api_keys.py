@@ -25,6 +25,9 @@ log = logging.getLogger("dragoman")
 MAX_KEYS = 1000
 """Names are labels of metrics, and every key is compared with each request's."""
 
+MAX_LIMIT = 10**12 - 1
+"""The largest of either limit that a line may state."""
+
 _MAX_FILE_BYTES = 1 << 20
 _MAX_KEY_BYTES = 512
 _KEY_BYTES = 32
@@ -160,7 +163,7 @@ def read_keys(path: Path) -> KeyRing:
     if len(content) > _MAX_FILE_BYTES:
         raise SettingError(f"setting api_keys_file: {path} has more than {_MAX_FILE_BYTES} bytes")
     keys: list[ApiKey] = []
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+    for number, line in enumerate(content.decode("utf-8-sig", "replace").splitlines(), start=1):
         words = line.split()
         if words and not words[0].startswith("#"):
             try:
@@ -190,7 +193,7 @@ def key_line(name: str, key: str, limits: ClientLimits) -> str:
         The line, without its end.
 
     Raises:
-        ValueError: the name cannot be one.
+        ValueError: the name or a limit cannot be one.
     """
     words = [name, hashlib.sha256(key.encode("utf-8")).hexdigest()]
     if limits.requests_per_minute is not None:
@@ -212,7 +215,8 @@ def _read_line(words: Sequence[str], before: Sequence[ApiKey]) -> ApiKey:
         match = _LIMIT.fullmatch(word)
         if match is None or match[1] in given:
             raise ValueError(
-                "after the SHA-256 come requests-per-minute=N and characters-per-day=N, each once"
+                "after the SHA-256 come requests-per-minute=N and characters-per-day=N, each once, "
+                f"N from 1 to {MAX_LIMIT}"
             )
         given[match[1]] = int(match[2])
     limits = ClientLimits(given.get("requests-per-minute"), given.get("characters-per-day"))

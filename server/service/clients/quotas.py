@@ -63,15 +63,16 @@ class Allowances:
         spent = self._remember(client)
         each_s = _MINUTE_S / limits.requests_per_minute
         full_at_s = max(spent.full_at_s, now_s) + each_s
-        # Up to a nanosecond late: 60 times 60 / 60 s need not add up to a minute.
-        if full_at_s - now_s > _MINUTE_S + 1e-9:
+        # Up to a microsecond late: N times 60 / N s need not add up to a minute, the less so the larger the
+        # time they are added to.
+        if full_at_s - now_s > _MINUTE_S + 1e-6:
             raise RateLimitedError(
                 f"only {limits.requests_per_minute} requests a minute are allowed",
                 full_at_s - now_s - _MINUTE_S,
             )
         spent.full_at_s = full_at_s
 
-    def take_characters(self, client: str, limits: ClientLimits, characters: int, now_s: float) -> None:
+    def take_characters(self, client: str, limits: ClientLimits, characters: int, now_s: float) -> float:
         """Count characters, if the client may send so many today. Its day begins with its first request.
 
         Args:
@@ -80,13 +81,16 @@ class Allowances:
             characters: of all texts of a request.
             now_s: monotonic time.
 
+        Returns:
+            When the day ends that they count for.
+
         Raises:
             QuotaExceededError: it may not; says when its next day begins.
             TextTooLongError: it may not on any day.
         """
         allowed = limits.characters_per_day
         if allowed is None:
-            return
+            return float("-inf")
         if characters > allowed:
             raise TextTooLongError(f"{characters} characters; only {allowed} a day are allowed")
         spent = self._remember(client)
@@ -98,16 +102,18 @@ class Allowances:
                 spent.day_ends_s - now_s,
             )
         spent.characters += characters
+        return spent.day_ends_s
 
-    def give_back(self, client: str, characters: int) -> None:
+    def give_back(self, client: str, characters: int, day_ends_s: float) -> None:
         """Undo `take_characters`: nothing was translated.
 
         Args:
             client: who sent them.
             characters: as they were counted.
+            day_ends_s: as `take_characters` returned it; once that day is over, nothing is to be undone.
         """
         spent = self._spent.get(client)
-        if spent is not None:
+        if spent is not None and spent.day_ends_s == day_ends_s:
             spent.characters = max(0, spent.characters - characters)
 
     def _remember(self, client: str) -> _Spent:

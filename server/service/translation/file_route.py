@@ -12,17 +12,19 @@ from server.service.models.served_model import ServedModel
 from server.service.request_limits import RequestLimits
 from server.service.text.detection import triage
 from server.service.text.explanation.explained import NOTHING, as_json
+from server.service.text.languages import Directions
 from server.service.translation.decoding_options import check_options
 from server.service.translation.file_translation import (
+    LineError,
     LineOptions,
     LineTranslator,
     TranslatedLine,
     choose_direction,
+    list_directions,
 )
 from server.service.translation.request import RequestedOptions
 
 _MOST_NAMED = 100
-_NAMED_PAIRS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def choose_route(
         pivot: language between two bundles, if source and target are stated; None takes one bundle only.
 
     Returns:
-        One leg or two.
+        One leg or two; none if both are the same language of a bundle, whose lines come back unchanged.
 
     Raises:
         BundleError: a manifest is refused; its `bundle` says whose.
@@ -68,16 +70,17 @@ def choose_route(
     manifests = {bundle: one for bundle, one in manifests.items() if bundle not in others}
     if leg := _first(manifests, source, target):
         return (leg,)
-    if source is not None and target is not None and pivot is not None:
-        opening, closing = _first(manifests, source, pivot), _first(manifests, pivot, target)
-        if opening and closing:
-            return opening, closing
-    if len(manifests) == 1:
-        choose_direction(next(iter(manifests.values())), source, target)  # says it in its own words
-    known = [f"{source}-{target}" for manifest in manifests.values() for source, target in manifest.pairs]
+    pairs = [pair for manifest in manifests.values() for pair in manifest.pairs]
+    if source is not None and target is not None:
+        if _are_one(Directions(pairs), source, target):
+            return ()
+        if pivot is not None:
+            opening, closing = _first(manifests, source, pivot), _first(manifests, pivot, target)
+            if opening and closing:
+                return opening, closing
     raise UnsupportedLanguageError(
         f"no bundle translates from {source or 'any language'} to {target or 'any language'}; there are "
-        f"{', '.join(known[:_NAMED_PAIRS])}"
+        f"{list_directions(pairs)}"
     )
 
 
@@ -110,12 +113,12 @@ class _OnItsWay:
     Attributes:
         size: in bytes, with its end.
         instead: what is written in its place; None for its translation.
-        complaint: why, for people; empty if there is nothing to complain of.
+        fault: what is wrong with it, for people; empty if nothing is.
     """
 
     size: int
     instead: str | None = None
-    complaint: str = ""
+    fault: str = ""
 
 
 class FileTranslator:
@@ -136,7 +139,7 @@ class FileTranslator:
         """Prepare a run.
 
         Args:
-            legs: as chosen, with the models.
+            legs: as chosen, with the models; without any, lines come back as they are.
             requested: decoding options for all lines; of two models, they are the second's.
             options: how lines are read and written; the languages are those of the legs.
             errors: `replace` writes a line that is not UTF-8 as it is, with U+FFFD for what is no text;
@@ -163,7 +166,7 @@ class FileTranslator:
             check_options(own, limits)
             how = replace(options, source=leg.source, target=leg.target, n_best=options.n_best and is_last)
             self._translators.append(LineTranslator(model, limits, own, how))
-        self._source, self._target = legs[0][0].source, legs[-1][0].target
+        self._pair = (legs[0][0].source, legs[-1][0].target) if legs else None
         self._options = options
         self._errors = errors
         self._report = report
@@ -183,18 +186,20 @@ class FileTranslator:
         """
         # As long as there are lines between the reader and here, which the translators' queues bound.
         on_their_way: deque[_OnItsWay] = deque()
-        lines: Iterator[TranslatedLine]
         stream: Iterable[list[bytes]] = self._examined(arrived, on_their_way)
+        lines = _untranslated(stream)
         for translator in self._translators:
             lines = translator.run(stream)
             stream = _batches_of(lines)
         complaints = 0
         for number, line in enumerate(lines):
             known = on_their_way.popleft()
-            if known.complaint:
+            if known.fault:
+                if self._errors == "fail":
+                    raise LineError(number + 1, known.fault)
                 complaints += 1
                 if complaints <= _MOST_NAMED:
-                    self._report(f"line {number + 1}: {known.complaint}")
+                    self._report(f"line {number + 1}: {known.fault}; it is written as it is, untranslated")
             text = line.text
             if known.instead is not None:
                 text = known.instead
@@ -222,13 +227,13 @@ class FileTranslator:
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            if self._errors == "fail":
-                return _OnItsWay(len(raw))  # the translator says which line it is, when it comes to it
-            complaint = f"not valid UTF-8 at byte {error.start + 1}; it is written as it is, untranslated"
-            return _OnItsWay(len(raw), raw.decode("utf-8", "replace"), complaint)
+            fault = f"not valid UTF-8 at byte {error.start + 1}"
+            return _OnItsWay(len(raw), raw.decode("utf-8", "replace"), fault)
+        if self._pair is None:
+            return _OnItsWay(len(raw), text)
         if self._options.text.guard == "off":
             return _OnItsWay(len(raw))
-        found = triage.check(text, self._source, self._target, is_html=False)
+        found = triage.check(text, *self._pair, is_html=False)
         return _OnItsWay(len(raw), None if found.source is not None else text)
 
 
@@ -247,6 +252,20 @@ def _first(manifests: dict[Path, Manifest], source: str | None, target: str | No
         except UnsupportedLanguageError:
             continue
     return None
+
+
+def _are_one(directions: Directions, source: str, target: str) -> bool:
+    try:
+        return directions.find(source, "source") == directions.find(target, "target")
+    except UnsupportedLanguageError:
+        return False
+
+
+def _untranslated(arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
+    """Stand in for a model: of every line it is known already what is written."""
+    for batch in arrived:
+        for place, raw in enumerate(batch, start=1):
+            yield TranslatedLine("", len(raw), place == len(batch))
 
 
 def _batches_of(lines: Iterable[TranslatedLine]) -> Iterator[list[bytes]]:

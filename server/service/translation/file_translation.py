@@ -5,9 +5,11 @@ Between them is a queue of limited length, so a slow side holds back the other. 
 reads, so Ctrl-C and a closed output end the run at once even while the input stands still.
 """
 
+import contextlib
 import itertools
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +21,7 @@ from typing import Literal
 from export.bundle import Manifest
 from server.engine.observer import NullObserver
 from server.engine.sequence import SequenceResult
-from server.errors import DragomanError, QueueFullError, UnsupportedLanguageError
+from server.errors import DragomanError, InvalidRequestError, QueueFullError, UnsupportedLanguageError
 from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import RequestLimits, request_limits
@@ -27,6 +29,7 @@ from server.service.text.codec import Document, Reading, TextCodec
 from server.service.text.explanation.explained import as_json
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
+from server.service.text.jobs import ModelInput
 from server.service.text.languages import Directions
 from server.service.text.options import TextOptions
 from server.service.text.sentences import Way
@@ -53,9 +56,8 @@ def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
     Yields:
         One or more lines; only the last one of all may lack its end.
     """
-    rest: list[
-        bytes
-    ] = []  # of a line that has not ended; joined once, or a long line would take quadratic time
+    # Of a line that has not ended; joined once, or a long line would take quadratic time.
+    rest: list[bytes] = []
     while block := os.read(file_descriptor, _READ_BYTES):
         first, *others = block.split(b"\n")
         rest.append(first)
@@ -199,7 +201,7 @@ class LineTranslator:
         self._model = model
         self._requested = requested
         self._n_best = options.n_best
-        self._codec = TextCodec(text_side(model, limits), limits)
+        self._codec = TextCodec(text_side(model, limits), replace(limits, max_request_tokens=sys.maxsize))
         check_explanations(options.text, model.measured, samples=requested.samples)
         source, target = choose_direction(model.manifest, options.source, options.target)
         framing = model.manifest.framing(source, target)
@@ -246,17 +248,15 @@ class LineTranslator:
 
     def _finish(self, lines: _Lines) -> Iterator[TranslatedLine]:
         document, futures = lines.document, lines.futures
-        while document.inputs:
-            try:
+        try:
+            while document.inputs:
                 document.resume([future.result() for future in futures])
-                futures = self._enqueue(document)
-            except DragomanError as error:
-                raise LineError(
-                    lines.first_number, f"this line or one soon after it failed: {error}"
-                ) from error
-        texts = document.translations(self._requested.num_hypotheses, fill=self._n_best)
-        if self._way.keep:
-            texts = self._codec.explained(lines.bodies, document, texts, self._reading)
+                futures = self._enqueue(document.inputs)
+            texts = document.translations(self._requested.num_hypotheses, fill=self._n_best)
+            if self._way.keep:
+                texts = self._codec.explained(lines.bodies, document, texts, self._reading)
+        except DragomanError as error:
+            raise LineError(lines.first_number, f"this line or one soon after it failed: {error}") from error
         last = len(texts) - 1
         for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
             # One line in, one line out, whatever the model writes.
@@ -275,7 +275,12 @@ class LineTranslator:
         try:
             number = 1
             for batch in _batches(arrived):
-                self._put(self._submit(batch, number))
+                try:
+                    self._put(self._submit(batch, number))
+                except LineError:
+                    # One by one, so that those before the bad line are written, and it is the one named.
+                    for offset, raw in enumerate(batch):
+                        self._put(self._submit([raw], number + offset))
                 number += len(batch)
             self._put(None)
         except _StoppedError:
@@ -293,15 +298,18 @@ class LineTranslator:
             body = line.rstrip("\r\n")
             bodies.append(body)
             ends.append(line[len(body) :])
-        document = self._codec.read(bodies, self._way, self._reading)
-        futures = self._enqueue(document)
+        try:
+            document = self._codec.read(bodies, self._way, self._reading)
+            futures = self._enqueue(document.inputs)
+        except DragomanError as error:
+            raise LineError(number, str(error)) from error
         return _Lines(document, futures, tuple(bodies), tuple(ends), tuple(map(len, batch)), number)
 
-    def _enqueue(self, document: Document) -> Sequence[Future[SequenceResult]]:
-        if not document.inputs:
+    def _enqueue(self, inputs: Sequence[ModelInput]) -> Sequence[Future[SequenceResult]]:
+        if not inputs:
             return ()
-        ids = [one.ids for one in document.inputs]
-        options = choose_each(self._requested, self._limits, document.inputs)
+        ids = [one.ids for one in inputs]
+        options = choose_each(self._requested, self._limits, inputs)
         if self._reading.options.confidence:
             options = with_token_scores(options)
         while not self._stop.is_set():
@@ -309,6 +317,11 @@ class LineTranslator:
                 return self._model.engine.submit(f"lines-{next(self._numbers)}", ids, options)
             except QueueFullError:
                 time.sleep(_FULL_QUEUE_PAUSE_S)
+            except InvalidRequestError:  # more than the queue ever takes at once, or one is at fault
+                if len(inputs) == 1:
+                    raise
+                half = len(inputs) // 2
+                return [*self._enqueue(inputs[:half]), *self._enqueue(inputs[half:])]
         raise _StoppedError
 
     def _put(self, item: _Lines | None) -> None:
@@ -340,9 +353,14 @@ def named_direction(manifest: Manifest, name: str | None) -> tuple[str | None, s
     known = {f"{source}-{target}": (source, target) for source, target in manifest.pairs}
     if name not in known:
         raise UnsupportedLanguageError(
-            f"{name} is not a direction of this bundle: {', '.join(list(known)[:_NAMED_DIRECTIONS])}"
+            f"{name} is not a direction of this bundle: {list_directions(manifest.pairs)}"
         )
     return known[name]
+
+
+def list_directions(pairs: Iterable[tuple[str, str]]) -> str:
+    """Name directions in a message, the first hundred at most."""
+    return ", ".join(f"{source}-{target}" for source, target in itertools.islice(pairs, _NAMED_DIRECTIONS))
 
 
 def choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
@@ -357,14 +375,15 @@ def choose_direction(manifest: Manifest, source: str | None, target: str | None)
         UnsupportedLanguageError: the bundle has no such direction.
     """
     known = Directions(manifest.pairs)
-    wanted = [
-        None if code is None else known.find(code, field)
-        for code, field in ((source, "source"), (target, "target"))
-    ]
-    for pair in manifest.pairs:
-        if wanted[0] in (None, pair[0]) and wanted[1] in (None, pair[1]):
-            return pair
-    raise UnsupportedLanguageError(f"{wanted[0]} to {wanted[1]} is not a direction of this bundle")
+    with contextlib.suppress(UnsupportedLanguageError):  # whose remedy is a route of the server
+        first, second = (None if code is None else known.find(code, "") for code in (source, target))
+        for pair in manifest.pairs:
+            if first in (None, pair[0]) and second in (None, pair[1]):
+                return pair
+    raise UnsupportedLanguageError(
+        f"{source or 'any language'} to {target or 'any language'} is not a direction of this bundle: "
+        f"{list_directions(manifest.pairs)}"
+    )
 
 
 class _StoppedError(Exception):

@@ -314,6 +314,7 @@ class Router:
         self, part: TranslationRequest, source: str, target: str, whole: TranslationRequest
     ) -> Translation:
         """Translate texts of one language with the model, or the two, of its direction."""
+        self.directions.check(source, target)  # again: a reload may have taken it away meanwhile
         first, *rest = self._routes[source, target]
         glossary = self._glossary(whole, source, target)
         with first.slot.translator as translator:

@@ -34,6 +34,7 @@ def test_an_open_loop_with_everything(known: KnownServer, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
     assert (found["requests"], found["answered"], found["errors"]) == (50, 50, {})
+    assert found["seconds"] == 1
     assert found["latency_ms"]["p50"] >= 20
     assert list(found["latency_ms"]) == ["p50", "p95", "p99", "p99.9", "mean", "max"]
     assert {len(str(text).split()) for text in known.texts} == {3, 4, 5}
@@ -54,6 +55,7 @@ def test_a_closed_loop_of_arrays_of_lines(known: KnownServer, tmp_path: Path) ->
     assert known.texts[:2] == [["eins", "zwei"], ["drei", "eins"]]
     assert (found["loop"], found["clients"], found["rate"]) == ("closed", 3, None)
     assert found["answered_per_s"] > 20
+    assert found["words_per_s"] == pytest.approx(2 * found["answered_per_s"])
     assert done.stderr == ""
 
 
@@ -81,6 +83,10 @@ def test_ctrl_c_shows_what_there_is(known: KnownServer) -> None:
         (["localhost", "--lengths", "long"], 2, "no mix of lengths"),
         (["localhost", "--text", "/nothing/here"], 2, "/nothing/here: cannot be read"),
         (["localhost", "--rate", 5, "--clients", 5], 2, "not both"),
+        (["localhost", "--rate", "inf"], 2, "'--rate': inf: must be a number"),
+        (["localhost", "--rate", "nan"], 2, "'--rate': nan: must be a number"),
+        (["localhost", "--rate", "0"], 2, "'--rate': 0: must be a number of at least 0.001"),
+        (["localhost", "--rate", "many"], 2, "'--rate': "),
         (["localhost", "--field", "beam_size"], 2, "name=value"),
     ],
 )

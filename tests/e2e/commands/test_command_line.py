@@ -54,6 +54,21 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
         (["translate", "missing"], 3, "dragoman translate: cannot load bundle missing: .*"),
         (["reload"], 2, "dragoman reload: which server\\? give --admin-port, or .*"),
         (["api-key", "a b"], 1, "dragoman api-key: .*"),
+        (
+            ["api-key", "a", "--characters-per-day", "1000000000000"],
+            2,
+            "dragoman api-key: invalid value for '--characters-per-day': .* or equal to 999999999999; .*",
+        ),
+        (
+            ["export", "m", "--out", "x", "--card-notes", "missing"],
+            2,
+            "dragoman export: invalid value for '--card-notes': missing: cannot be read: .*",
+        ),
+        (
+            ["import", "m", "--out", "x", "--card-notes", sys.executable],
+            2,
+            "dragoman import: invalid value for '--card-notes': .*: cannot be read: 'utf-8' codec .*",
+        ),
         (["train", "missing.toml"], 1, "dragoman train: .*missing.toml.*"),
         (["average", "missing", "--out", "x"], 1, "dragoman average: .*"),
         (["corpus", "missing", "--out", "x"], 1, "dragoman corpus: missing: .*"),
@@ -69,6 +84,29 @@ def test_an_error_is_one_line_that_names_its_command(arguments: list[str], code:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert re.fullmatch(line + "\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "streams", "said"),
+    [
+        (["api-key", "a"], ">/dev/full", "standard input or output: No space left on device"),
+        (["translate", "BUNDLE"], ">/dev/full", "standard input or output: No space left on device"),
+        (["translate", "BUNDLE"], "<&-", "standard input is closed: .*"),
+        (["translate", "BUNDLE"], ">&-", "standard output is closed: .*"),
+        (["explain", "BUNDLE", "x"], ">/dev/full", "standard input or output: No space left on device"),
+    ],
+)
+def test_streams_that_fail_are_said_in_a_line(
+    tiny_bundle: Path, arguments: list[str], streams: str, said: str
+) -> None:
+    given = [str(tiny_bundle) if one == "BUNDLE" else one for one in arguments]
+    command = ["sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, "-m", "dragoman", *given]
+    done = subprocess.run(
+        command, input="the cat.\n", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (EXIT_FAILED, "")
+    assert re.fullmatch(f"dragoman {arguments[0]}: {said}", done.stderr.splitlines()[-1]), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_refused_bundle_has_the_same_code_wherever_it_is_met(tmp_path: Path) -> None:

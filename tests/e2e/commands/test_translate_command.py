@@ -125,6 +125,7 @@ def test_n_best_lists_feed_distillation(tiny_bundle: Path, tmp_path: Path) -> No
 def test_bytes_that_are_no_text_name_their_line(tiny_bundle: Path) -> None:
     ended = translate(tiny_bundle, b"the cat.\n\xff\xfe\n", "--errors", "fail")
     assert (ended.returncode, ended.stderr) == (1, b"dragoman translate: line 2: not valid UTF-8 at byte 1\n")
+    assert ended.stdout == translate(tiny_bundle, b"the cat.\n").stdout
 
 
 def test_a_line_that_is_no_text_loses_only_itself(tiny_bundle: Path) -> None:
@@ -171,6 +172,27 @@ def test_a_line_longer_than_the_model_reads_is_translated_in_parts(tiny_bundle: 
     first, long, last = ended.stdout.decode().splitlines()
     assert first == last
     assert len(long.split()) > 100
+
+
+def test_a_line_of_more_sentences_than_may_wait_is_translated(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences, _ = parallel_text(60, seed=13)
+    alone = translate(tiny_bundle, "\n".join(sentences).encode()).stdout.decode().splitlines()
+    for setting, value in (("REQUEST_TOKENS", 100), ("QUEUE_TOKENS", 200), ("QUEUE_SENTENCES", 11)):
+        monkeypatch.setenv(f"DRAGOMAN_MAX_{setting}", str(value))
+    ended = translate(tiny_bundle, f"{sentences[0]}\n{' '.join(sentences)}\n{sentences[1]}\n".encode())
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.decode().splitlines() == [alone[0], " ".join(alone), alone[1]]
+
+
+def test_a_language_comes_out_of_itself_byte_for_byte(tiny_bundle: Path, tmp_path: Path) -> None:
+    renamed(tiny_bundle, tmp_path / "a", "first", "en-de")
+    renamed(tiny_bundle, tmp_path / "b", "second", "de-en")
+    text = "Der Bus fährt heute nicht.\r\n\n  the cat\nund".encode()
+    for options in (("--target", "de"), ("--target", "de-AT", "--guard", "off")):
+        ended = translate(tmp_path, text, "--source", "de", *options)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, text, b"")
 
 
 def test_a_reader_that_has_had_enough_is_no_error(tiny_bundle: Path) -> None:

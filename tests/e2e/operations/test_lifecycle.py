@@ -181,7 +181,7 @@ def test_a_full_queue_refuses_at_once_and_recovers(small_server: RunningServer) 
     assert post(small_server, BODY).status_code == 200
     assert metric(small_server, "dragoman_queue_sentences") == 0
     assert metric(small_server, 'dragoman_decode_slots{state="busy"}') == 0
-    refused = 'dragoman_requests_rejected_total{reason="queue_full"}'
+    refused = 'dragoman_requests_rejected_total{reason="queue_full",route="/translate"}'
     wait_for(lambda: metric(small_server, refused) == codes.count(429))
 
 

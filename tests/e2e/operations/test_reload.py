@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.support.listening import listening
 from tests.support.server_process import RunningServer, command, free_port, serving, wait_until_ready
 
 BODY = {"q": "Good morning.", "source": "en", "target": "de"}
@@ -309,3 +311,22 @@ def test_the_command_says_when_there_is_nobody_to_ask() -> None:
     code, said = ended(DRAGOMAN_ADMIN_PORT=str(free_port()))
     assert (code, said.count("\n")) == (1, 1)
     assert "Connection refused" in said
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(404, b'{"message":"Not found"}'), (404, b'["no"]'), (200, b"{}"), (200, b"5")]
+)
+def test_another_program_is_not_taken_for_a_server(status: int, body: bytes) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with listening(HTTPServer(("127.0.0.1", 0), Other)) as other:
+        code, said = ended("--admin-port", other.server_port)
+    assert (code, said.count("\n")) == (1, 1)
+    assert f"another program answers on 127.0.0.1 port {other.server_port} ({status})" in said

@@ -225,7 +225,7 @@ def test_commands_refuse_what_is_no_text(bundles: list[Path], tmp_path: Path) ->
         (("generate", bundles[0]), b"toy-features reads features: --features FILE.npz"),
         (("generate", bundles[1], "--features", tmp_path / "some.npz"), b"text reads text"),
         (("generate", bundles[0], "--features", tmp_path / "none.npz"), b"none.npz: not an .npz of arrays"),
-        (("explain", bundles[0], "x"), b"toy-features reads features and no text"),
+        (("explain", bundles[0], "x"), b"toy-features does not translate"),
     ):
         ended = run(*asked)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr

@@ -69,11 +69,28 @@ def test_a_model_that_knows_nothing_of_itself_is_explained_without(tiny_bundle: 
     assert explained["model_runs"]
 
 
-@pytest.mark.parametrize("arguments", [("text", "--beam-size", "77"), ("text", "--target", "ja")])
+@pytest.mark.parametrize(
+    "arguments", [("text", "--beam-size", "77"), ("text", "--target", "ja"), ("caf\udce9",)]
+)
 def test_what_does_not_fit_is_said_in_a_line(repository: Path, arguments: tuple[str, ...]) -> None:
     ended = explain(repository / "bundles" / "en-de", *arguments)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_model_of_another_task_is_refused(repository: Path) -> None:
+    ended = explain(repository / "bundles" / "tasks" / "g2p", "speech")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert ended.stderr.endswith("dragoman generate\n")
+
+
+def test_a_setting_that_does_not_fit_is_wrong_usage(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_MAX_KV_CACHE_MIB", "1")
+    ended = explain(repository / "bundles" / "en-de", "text")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "max_kv_cache_mib" in ended.stderr
 
 
 def test_people_see_where_the_model_looked(found: dict[str, Any]) -> None:

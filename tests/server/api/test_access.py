@@ -17,7 +17,14 @@ from prometheus_client import CollectorRegistry
 
 from server.api.access import GUARDED_PATHS, Access, Client, make_access
 from server.app import Application, create_app
-from server.errors import DeadlineExceededError, InferenceError, QueueFullError, SettingError
+from server.errors import (
+    DeadlineExceededError,
+    InferenceError,
+    QueueFullError,
+    QuotaExceededError,
+    SettingError,
+)
+from server.http.errors import ClientDisconnectedError
 from server.metrics.registry import Metrics
 from server.service.clients.api_keys import ClientLimits, key_line
 from server.settings import Settings
@@ -82,6 +89,7 @@ def bearer(key: str | bytes) -> dict[str, str | bytes]:
         {"data": FIELDS | {"api_key": KEY}},
         {"params": FIELDS | {"api_key": KEY}},
         {"json": FIELDS, "params": {"api_key": KEY}},
+        {"json": FIELDS, "params": {"note": "Grüße", "api_key": KEY}},
         {"json": FIELDS | {"api_key": None}, "headers": bearer(KEY)},
         {"json": FIELDS | {"api_key": ""}, "headers": {"Authorization": f"bEARER  {KEY}"}},
         {"json": FIELDS | {"api_key": KEY}, "headers": {"Authorization": "Basic dXNlcjpwYXNz"}},
@@ -99,6 +107,9 @@ def test_a_key_may_be_where_clients_put_it(served: Served, request_: dict[str, A
         ({"json": FIELDS | {"api_key": None}}, 401, "missing_key"),
         ({"json": {"q": 5}}, 401, "missing_key"),  # before anything is said about the rest
         ({"json": FIELDS, "headers": {"Authorization": "Bearer"}}, 401, "missing_key"),
+        ({"json": FIELDS, "params": "q=M%C3%BCnchen"}, 401, "missing_key"),
+        ({"json": FIELDS, "params": "api_key=%C3%BC"}, 403, "bad_key"),
+        ({"json": FIELDS, "params": "q=%FF&api_key=%FF"}, 403, "bad_key"),
         ({"json": FIELDS | {"api_key": "wrong"}}, 403, "bad_key"),
         ({"json": FIELDS | {"api_key": 5}}, 403, "bad_key"),
         ({"json": FIELDS | {"api_key": [KEY]}}, 403, "bad_key"),
@@ -119,7 +130,9 @@ def test_without_a_key_of_ours_nothing_is_translated(
         assert_error(response, status, code)
         assert response.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
     assert served.engine.submitted == []
-    eventually(lambda: value(served.client, 'dragoman_requests_rejected_total{reason="unauthorized"}') == 2)
+    refused = 'dragoman_requests_rejected_total{reason="unauthorized",route="%s"} 1.0\n'
+    both = {refused % path for path in ("/translate", "/detect")}
+    eventually(lambda: both < set(served.client.get("/metrics").text.splitlines(keepends=True)))
 
 
 @hypothesis.settings(
@@ -172,7 +185,8 @@ def test_requests_are_limited_by_key(served: Served) -> None:
         passed_s = time.monotonic() - started_s
         assert 29 - passed_s <= int(response.headers["retry-after"]) <= 30
     assert served.client.post("/translate", json=FIELDS, headers=bearer(KEY)).status_code == 200
-    eventually(lambda: value(served.client, 'dragoman_requests_rejected_total{reason="rate_limited"}') == 3)
+    refused = 'dragoman_requests_rejected_total{reason="rate_limited",route="/translate"}'
+    eventually(lambda: value(served.client, refused) == 3)
     assert value(served.client, 'dragoman_key_requests_total{key="limited",result="admitted"}') == 2
     assert value(served.client, 'dragoman_key_requests_total{key="limited",result="rate_limited"}') == 3
     assert value(served.client, 'dragoman_key_requests_total{key="first",result="admitted"}') == 1
@@ -191,7 +205,8 @@ def test_characters_are_limited_by_key(served: Served) -> None:
     assert post("One").status_code == 200
     assert value(served.client, 'dragoman_key_requests_total{key="short",result="over_quota"}') == 2
     assert value(served.client, 'dragoman_key_characters_total{key="short"}') == 20
-    eventually(lambda: value(served.client, 'dragoman_requests_rejected_total{reason="quota_exceeded"}') == 1)
+    refused = 'dragoman_requests_rejected_total{reason="quota_exceeded",route="/translate"}'
+    eventually(lambda: value(served.client, refused) == 1)
 
 
 def test_what_the_server_could_not_do_is_free(served: Served) -> None:
@@ -199,8 +214,8 @@ def test_what_the_server_could_not_do_is_free(served: Served) -> None:
         body = FIELDS | {"q": "one two three 4"[:15]} | fields
         return served.client.post("/translate", json=body, headers=bearer(SHORT)).status_code
 
-    for failure in (InferenceError("x"), QueueFullError("x")):
-        served.engine.failure = failure
+    for failure in (InferenceError("x"), QueueFullError("x"), RuntimeError("x")):
+        served.engine.failure = failure  # type: ignore[assignment]
         assert post() in (429, 500)
     served.engine.failure = None
     assert post(target="zz") == 400
@@ -213,6 +228,15 @@ def test_a_short_deadline_is_no_way_to_pay_nothing(served: Served) -> None:
     body = FIELDS | {"q": "one two three 4"[:15]}
     codes = [served.client.post("/translate", json=body, headers=bearer(SHORT)).status_code for _ in range(2)]
     assert codes == [504, 429]
+
+
+def test_going_away_is_no_way_to_pay_nothing() -> None:
+    access = Access(None, None, Metrics(CollectorRegistry()))
+    client = Client("a", ClientLimits(characters_per_day=20))
+    with pytest.raises(ClientDisconnectedError), access.charge(client, 15):
+        raise ClientDisconnectedError("x")
+    with pytest.raises(QuotaExceededError), access.charge(client, 15):
+        pass
 
 
 def test_keys_are_exchanged_while_serving(served: Served) -> None:

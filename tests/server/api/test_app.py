@@ -97,7 +97,8 @@ def test_a_full_queue_is_429_with_retry_after(client: httpx.Client, engine: Fake
     response = client.post("/translate", json=FIELDS)
     assert_error(response, 429, "queue_full")
     assert int(response.headers["retry-after"]) in (2, 3)
-    eventually(lambda: value(client, 'dragoman_requests_rejected_total{reason="queue_full"}') == 1)
+    refused = 'dragoman_requests_rejected_total{reason="queue_full",route="/translate"}'
+    eventually(lambda: value(client, refused) == 1)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +183,15 @@ def test_liveness_follows_the_engine(client: httpx.Client, engine: FakeEngine) -
     engine.alive = False
     for path in ("/livez", "/readyz", "/health"):
         assert_error(client.get(path), 503, "engine_dead")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/health", "/metrics"])
+def test_a_refused_method_is_told_of_both_that_are_served(client: httpx.Client, path: str) -> None:
+    response = client.delete(path)
+    assert_error(response, 405, "method_not_allowed")
+    assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert client.head(path).status_code == 200
+    assert list(client.get("/openapi.json").json()["paths"][path]) == ["get"]
 
 
 def test_an_engine_that_has_work_and_does_not_move_is_dead(client: httpx.Client, engine: FakeEngine) -> None:

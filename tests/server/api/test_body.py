@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +73,16 @@ def test_brackets_in_a_string_are_no_nesting() -> None:
     text = '["{' * 1000
     body = b'{"q":"' + text.replace('"', '\\"').encode() + b'"}'
     assert parse_fields(body, JSON, b"") == ({"q": text}, True)
+
+
+@pytest.mark.parametrize("text", [b"word ", rb"\n", rb"\"", rb"\\"])
+def test_looking_for_nesting_needs_no_memory(text: bytes) -> None:
+    body = b'{"q":"' + b"[" * 33 + text * (400_000 // len(text)) + b'"}'
+    tracemalloc.start()
+    parse_fields(body, JSON, b"")
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 4 * len(body)
 
 
 @pytest.mark.parametrize("body", [b"q=%FF%FE", b"q=%ED%A0%80", b"q=\xff", b"&".join([b"a=1"] * 1001)])

@@ -2,8 +2,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
-from server.api.schemas import read_detect_fields, read_translate_fields, translate_answer
+from server.api.generate import GENERATE_SCHEMA, read_generate_fields
+from server.api.schemas import (
+    TRANSLATE_SCHEMA,
+    DetectFields,
+    read_detect_fields,
+    read_translate_fields,
+    translate_answer,
+)
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
 from server.service.text.languages import Detection
@@ -162,6 +170,26 @@ def test_numbers_in_forms_are_finite(value: str) -> None:
         read_translate_fields(REQUIRED | {"length_penalty": value}, typed=False)
 
 
+@pytest.mark.parametrize("schema", [TRANSLATE_SCHEMA, GENERATE_SCHEMA, DetectFields])
+def test_of_many_wrong_items_only_the_first_is_described(schema: type[BaseModel]) -> None:
+    entry = {"source": "a", "target": "b", "forms": [1] * 1000}
+    wrong: list[tuple[str, object]] = [("glossary", [entry])] if schema is TRANSLATE_SCHEMA else []
+    for items in ([1] * 1000, [{}] * 1000, {f"{n}": 1 for n in range(1000)}):
+        wrong += [(name, items) for name in schema.model_fields]
+    for name, value in wrong:
+        with pytest.raises((ValidationError, InvalidOptionError)) as caught:
+            schema.model_validate({name: value}, strict=True)
+        if isinstance(caught.value, ValidationError):
+            assert caught.value.error_count() < 10, name
+
+
+@pytest.mark.parametrize("field", ["q", "target_prefix", "protect"])
+@pytest.mark.parametrize("value", [5, {"a": "b"}, [5], ["a", None]])
+def test_a_field_of_texts_says_what_it_takes(field: str, value: object) -> None:
+    with pytest.raises(InvalidRequestError, match=f"^{field} must be a string or an array of strings$"):
+        read_translate_fields(REQUIRED | {field: value}, typed=True)
+
+
 def test_messages_never_repeat_the_input() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read_translate_fields(REQUIRED | {"format": "SECRET", "source": ["SECRET"]}, typed=True)
@@ -170,8 +198,16 @@ def test_messages_never_repeat_the_input() -> None:
 
 def test_detect_takes_one_string() -> None:
     assert read_detect_fields({"q": "a"}, typed=True).q == "a"
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(InvalidRequestError, match=r"^q: input should be a valid string$"):
         read_detect_fields({"q": ["a"]}, typed=True)
+
+
+def test_a_form_may_have_a_blank_field_of_text_beside_features() -> None:
+    assert read_generate_fields({"inputs": "", "features": "k"}, typed=False).texts == ("k",)
+    assert read_generate_fields({"inputs": "", "features": ""}, typed=False).texts == ("",)
+    for given, typed in (({"inputs": "a", "features": "k"}, False), ({"inputs": "", "features": "k"}, True)):
+        with pytest.raises(InvalidRequestError, match="give one of them"):
+            read_generate_fields(given, typed=typed)
 
 
 def translation(

@@ -1,10 +1,14 @@
-"""The `traceparent` header, strictly."""
+"""The `traceparent` header, strictly, and the end."""
+
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
-from server.api.tracing import read_traceparent
+from server.api import tracing
+from server.api.tracing import Tracing, read_traceparent
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{PARENT}-01"
@@ -36,6 +40,23 @@ def test_what_is_one_is_taken(value: str) -> None:
 )
 def test_what_is_none_is_ignored(value: str) -> None:
     assert read_traceparent(value.encode()) is None
+
+
+def test_the_end_does_not_wait_for_a_collector_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "_CLOSE_TIMEOUT_S", 0.01)
+    answered = threading.Event()
+
+    class Silent(SpanProcessor):
+        def shutdown(self) -> None:
+            answered.wait()
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Silent())
+    Tracing(provider).close()
+    (closing,) = (thread for thread in threading.enumerate() if thread.name == "tracing-close")
+    assert closing.daemon  # the end of the process would wait for it otherwise
+    answered.set()
+    closing.join()
 
 
 @given(st.binary(max_size=80))

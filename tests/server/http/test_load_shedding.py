@@ -77,7 +77,7 @@ def test_both_ways_refuse_alike_and_the_connection_goes_on(
     assert [record.route for record in refusals] == ["/translate"] * 2
     samples = client.get("/metrics").text
     assert 'dragoman_http_requests_total{code="429",method="POST",route="/translate"} 2.0' in samples
-    assert 'dragoman_requests_rejected_total{reason="queue_full"} 2.0' in samples
+    assert 'dragoman_requests_rejected_total{reason="queue_full",route="/translate"} 2.0' in samples
 
 
 def test_a_client_that_names_its_request_finds_the_name(connection: socket.socket) -> None:

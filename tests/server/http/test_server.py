@@ -1,9 +1,16 @@
+import contextlib
+import logging
 import socket
 
 import pytest
+from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
 
 from server.http.backlog import drop_new_connections
-from server.http.server import listen
+from server.http.lifecycle import Lifecycle
+from server.http.server import listen, make_server
+from server.metrics.registry import Metrics
+from server.settings import Settings
 
 
 def test_answers_do_not_wait_for_acknowledgements() -> None:
@@ -40,3 +47,19 @@ def test_a_filtered_listener_keeps_what_it_has_and_begins_nothing() -> None:
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.recv(1) == b"x"
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_an_end_in_a_hurry_says_only_what_is_true(running: bool, caplog: pytest.LogCaptureFixture) -> None:
+    lifecycle = Lifecycle(Metrics(CollectorRegistry()))
+    lifecycle.set_ready()
+    server = make_server(Starlette(), Settings(drain_delay_s=20), lifecycle, lambda status: None)
+    server.should_exit = server.force_exit = True  # as by Ctrl-C, twice
+    with (
+        listen("127.0.0.1", 0) as listener,
+        lifecycle.admit() if running else contextlib.nullcontext(),
+        caplog.at_level(logging.INFO, "dragoman"),
+    ):
+        server.run(sockets=[listener])
+    assert "stopped" in caplog.text
+    assert ("are dropped" in caplog.text) == running

@@ -41,6 +41,8 @@ def exercised(metrics: Metrics) -> str:
     metrics.finished("eos", 10, 12, 0.001)
     metrics.finished("cancelled", 10, 0, 0.001)
     metrics.error("run_failed")
+    metrics.rejected("/generate", "queue_full")
+    metrics.rejected(None, "internal")
     metrics.guarded("loop", "mended", 2)
     metrics.guarded("a reason of tomorrow", "kept", 1)
     stats = EngineStats(1, 10, 0.5, 3, 32, 16, 4096, True, 0.0)
@@ -81,7 +83,7 @@ def test_known_labels_exist_before_the_first_event(metrics: Metrics) -> None:
     found = samples(metrics.render().decode())
     for series in (
         'dragoman_http_requests_total{code="503",method="POST",route="/translate"}',
-        'dragoman_requests_rejected_total{reason="queue_full"}',
+        'dragoman_requests_rejected_total{reason="queue_full",route="/translate"}',
         'dragoman_client_disconnects_total{phase="running"}',
         'dragoman_sentences_finished_total{reason="length"}',
         'dragoman_engine_errors_total{kind="worker_lost"}',
@@ -105,6 +107,8 @@ def test_events_are_counted(metrics: Metrics) -> None:
     assert found['dragoman_batch_tokens_total{kind="padding"}'] == 6
     assert found['dragoman_decode_slot_steps_total{state="busy"}'] == 3
     assert found['dragoman_decode_slots{state="free"}'] == 29
+    assert found['dragoman_requests_rejected_total{reason="queue_full",route="/generate"}'] == 1
+    assert found['dragoman_requests_rejected_total{reason="queue_full",route="/translate"}'] == 0
     assert found["dragoman_source_tokens_total"] == 10 + 5 + 1
     assert found["dragoman_target_tokens_total"] == 12 + 7 + 1
     assert found["dragoman_queue_wait_seconds_count"] == 3

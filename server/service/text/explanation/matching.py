@@ -44,7 +44,8 @@ class Matching:
         """
         index = max(0, bisect_right(self._starts, start) - 1)
         first = last = -1
-        for at, from_, length in self._runs[index:]:
+        for place in range(index, len(self._runs)):
+            at, from_, length = self._runs[place]
             low, high = max(start, from_), min(end, from_ + length)
             if from_ >= end:
                 break

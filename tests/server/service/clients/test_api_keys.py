@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from server.errors import SettingError
-from server.service.clients.api_keys import MAX_KEYS, ClientLimits, KeyFile, key_line, new_key, read_keys
+from server.service.clients.api_keys import (
+    MAX_KEYS,
+    MAX_LIMIT,
+    ClientLimits,
+    KeyFile,
+    key_line,
+    new_key,
+    read_keys,
+)
 
 SECRET = "correct-horse-battery"
 DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()
@@ -47,6 +55,13 @@ def test_a_key_has_a_name_and_limits(file: Path) -> None:
     assert ring.names == {"weblate", "mastodon"}
 
 
+@pytest.mark.parametrize("first", ["# ours", f"mastodon {OTHER}"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(file: Path, first: str) -> None:
+    ring = read_keys(write(file, f"\ufeff{first}", f"weblate {DIGEST}"))
+    assert ring.find(SECRET.encode()) is not None
+    assert ring.names <= {"mastodon", "weblate"}
+
+
 @pytest.mark.parametrize(
     "sent", [b"", b"x", SECRET.encode()[:-1], DIGEST.encode(), "schlüssel".encode(), b"\xff\0", b"x" * 10**6]
 )
@@ -70,6 +85,7 @@ def test_a_name_may_have_two_keys_while_they_are_exchanged(file: Path) -> None:
         (f"{SECRET}é {DIGEST}", "name"),
         (f"weblate {DIGEST} requests-per-minute=0", "each once"),
         (f"weblate {DIGEST} requests-per-minute=ten", "each once"),
+        (f"weblate {DIGEST} characters-per-day=1000000000000", "N from 1 to 999999999999"),
         (f"weblate {DIGEST} requests-per-minute=1 requests-per-minute=1", "each once"),
         (f"weblate {DIGEST} {SECRET}", "each once"),
         (f"weblate {OTHER}", "in the file already"),
@@ -110,6 +126,9 @@ def test_a_new_key_fits_its_line(file: Path) -> None:
     assert found.limits == limits
     with pytest.raises(ValueError, match="name"):
         key_line("we blate", key, limits)
+    assert key_line("weblate", key, ClientLimits(MAX_LIMIT, MAX_LIMIT))
+    with pytest.raises(ValueError, match=f"N from 1 to {MAX_LIMIT}"):
+        key_line("weblate", key, ClientLimits(MAX_LIMIT + 1))
 
 
 def test_a_changed_file_is_read_again(file: Path, caplog: pytest.LogCaptureFixture) -> None:

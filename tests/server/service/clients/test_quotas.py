@@ -49,6 +49,14 @@ def test_a_full_bucket_holds_a_minute(per_minute: int) -> None:
     assert not allowed(allowances, "a", per_minute, 5.0 + wait_s)
 
 
+@pytest.mark.parametrize("now_s", [1e5 + 0.1, 1e6 + 0.1234567, 1e7 + 0.7])
+def test_a_full_bucket_holds_a_minute_however_long_the_clock_has_run(now_s: float) -> None:
+    allowances = Allowances()
+    for per_minute in range(1, 301):
+        taken = [allowed(allowances, f"{per_minute}", per_minute, now_s) for _ in range(per_minute + 1)]
+        assert taken == [True] * per_minute + [False]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_it_does_what_a_level_would_do(seed: int) -> None:
     draw = random.Random(seed)
@@ -90,13 +98,24 @@ def test_more_than_a_day_allows_is_never_possible() -> None:
 
 def test_what_was_not_translated_is_given_back() -> None:
     allowances, limits = Allowances(), ClientLimits(characters_per_day=100)
-    allowances.take_characters("a", limits, 100, 0.0)
-    allowances.give_back("a", 30)
+    day_ends_s = allowances.take_characters("a", limits, 100, 0.0)
+    allowances.give_back("a", 30, day_ends_s)
     allowances.take_characters("a", limits, 30, 1.0)
     with pytest.raises(QuotaExceededError):
         allowances.take_characters("a", limits, 1, 1.0)
-    allowances.give_back("stranger", 30)
+    allowances.give_back("stranger", 30, day_ends_s)
     assert len(allowances) == 1
+
+
+def test_what_was_sent_yesterday_is_not_given_back_today() -> None:
+    allowances, limits = Allowances(), ClientLimits(characters_per_day=100)
+    yesterday = allowances.take_characters("a", limits, 90, 0.0)
+    today = allowances.take_characters("a", limits, 90, DAY_S)
+    allowances.give_back("a", 90, yesterday)
+    with pytest.raises(QuotaExceededError, match="10 are left"):
+        allowances.take_characters("a", limits, 11, DAY_S + 1)
+    allowances.give_back("a", 90, today)
+    allowances.take_characters("a", limits, 100, DAY_S + 1)
 
 
 def test_memory_is_bounded_and_the_quietest_are_forgotten() -> None:

@@ -12,10 +12,11 @@ from server.errors import InvalidOptionError, UnsupportedLanguageError
 from server.service.request_limits import request_limits
 from server.service.text.options import TextOptions
 from server.service.translation.file_route import FileLeg, FileTranslator, choose_route
-from server.service.translation.file_translation import LineError, LineOptions
+from server.service.translation.file_translation import LineError, LineOptions, choose_direction
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
-from tests.server.fake_engine import FakeEngine, served_model
+from tests.server.fake_engine import FakeEngine, manifest, served_model
+from tests.server.fake_router import directions
 from tests.support.factories import renamed
 
 GERMAN = "Der Bus fährt heute nicht über den Marktplatz.\n"
@@ -84,12 +85,29 @@ def test_of_many_bad_lines_the_rest_is_counted() -> None:
     assert file.complaints[-1] == "150 more lines were not valid UTF-8"
 
 
-def test_errors_may_fail_instead() -> None:
-    file = File("fr-en", "en-de", errors="fail")
-    lines: Iterator[Any] = file.translator.run([[b"good\n"] * 64, [b"good\n", b"\xff\n"]])
+@pytest.mark.parametrize(
+    ("pairs", "good"), [((), "good\n"), (("fr-de",), "GOOD\n"), (("fr-en", "en-de"), "GOOD\n")]
+)
+def test_errors_may_fail_instead_after_the_lines_before(pairs: tuple[str, ...], good: str) -> None:
+    file = File(*pairs, errors="fail")
+    lines: Iterator[Any] = file.translator.run([[b"good\n"] * 64, [b"good\n", b"\xff\n", b"good\n"]])
+    found = []
     with pytest.raises(LineError, match="line 66: not valid UTF-8 at byte 1"):
-        for _ in lines:
-            pass
+        for line in lines:
+            found.append(line.text)
+    assert found == [good] * 65
+
+
+def test_without_a_model_lines_come_out_as_they_are() -> None:
+    lines = [b"one\n", b"", b"  Two.\r\n", b"caf\xe9\n", b"\n", b"three"]
+    file = File()
+    assert file(*lines, together=4) == ["one\n", "", "  Two.\r\n", "caf\ufffd\n", "\n", "three"]
+    assert file.complaints == ["line 4: not valid UTF-8 at byte 4; it is written as it is, untranslated"]
+    assert [line.source_bytes for line in file.done] == list(map(len, lines))
+    assert [line.is_last_of_batch for line in file.done] == [False, False, False, True, False, True]
+    assert File(n_best=True)(b"one\n", b"two\n") == ["0 ||| one ||| 0\n", "1 ||| two ||| 0\n"]
+    explained = File(text=TextOptions(alignments=True))(b"one\n")
+    assert list(map(json.loads, explained)) == [{"translatedText": "one", "alignments": []}]
 
 
 def test_lines_in_the_target_language_or_another_script_come_out_as_they_are() -> None:
@@ -157,8 +175,32 @@ def test_routes_have_one_leg_or_two(bundles: dict[str, Path]) -> None:
             UnsupportedLanguageError, match=r"no bundle translates from .* there are en-de, en-es, fr-en"
         ):
             choose_route(both, source, target, pivot)
-    with pytest.raises(UnsupportedLanguageError, match="is not a direction of this bundle"):
-        choose_route([french], "en", "fr", "en")
+    for source in ("en", "auto"):
+        with pytest.raises(UnsupportedLanguageError) as caught:
+            choose_route([french], source, "fr", "en")
+        assert str(caught.value) == f"no bundle translates from {source} to fr; there are fr-en"
+
+
+def test_a_language_goes_into_itself_without_a_bundle(bundles: dict[str, Path]) -> None:
+    both = list(bundles.values())
+    for source, target in (("fr", "fr"), ("en", "en"), ("de", "DE"), ("es-MX", "es"), ("fra", "fr_CA")):
+        for pivot in ("en", None):
+            assert choose_route(both, source, target, pivot) == ()
+    with pytest.raises(UnsupportedLanguageError, match="no bundle translates from it to it; there are fr-en"):
+        choose_route(both, "it", "it", "en")
+
+
+def test_a_direction_that_a_bundle_lacks_is_refused_with_those_it_has() -> None:
+    has = manifest(directions=directions("en-de+en-fr"))
+    for source, target, asked in (
+        (None, "en", "any language to en"),
+        ("de", None, "de to any language"),
+        ("de", "fr", "de to fr"),
+        ("auto", "de", "auto to de"),
+    ):
+        with pytest.raises(UnsupportedLanguageError) as caught:
+            choose_direction(has, source, target)
+        assert str(caught.value) == f"{asked} is not a direction of this bundle: en-de, en-fr"
 
 
 def test_a_refused_manifest_says_whose_it_is(bundles: dict[str, Path]) -> None:

@@ -86,16 +86,32 @@ def test_a_line_over_the_models_limit_is_translated_in_parts() -> None:
 def test_lines_before_a_bad_one_are_translated() -> None:
     lines = []
     with pytest.raises(LineError, match="line 100:"):
-        for line in translator(FakeEngine()).run([[b"good\n"] * 99 + [b"\xff\n"]]):
+        for line in translator(FakeEngine()).run([[b"good\n"] * 99 + [b"\xff\n", b"good\n"]]):
             lines.append(line.text)
-    assert lines == ["GOOD\n"] * 96  # whole batches of 32
+    assert lines == ["GOOD\n"] * 99
+
+
+def test_a_line_that_a_model_of_whole_lines_cannot_read_is_named() -> None:
+    model = served_model(FakeEngine(), segmentation="none")
+    limits = request_limits(Settings(), model.manifest)
+    lines = []
+    with pytest.raises(LineError, match="line 3: a sentence has 101 tokens; the model reads at most 64"):
+        for line in LineTranslator(model, limits, RequestedOptions()).run([[b"a\n", b"b\n", b"c " * 100]]):
+            lines.append(line.text)
+    assert lines == ["A\n", "B\n"]
+
+
+def test_limits_of_requests_are_none_of_lines() -> None:
+    source = "".join(f"sentence {n} {'and so on ' * 6}ends. " for n in range(1000))
+    assert len(source.split()) > Settings().max_request_tokens
+    assert translate(b"one\n" + source.encode()) == "ONE\n" + source.upper()
 
 
 def test_a_failure_of_the_engine_names_where() -> None:
     engine = FakeEngine()
     engine.failure = InferenceError("run failed")
-    with pytest.raises(InferenceError):
-        translate(b"one\n", engine)
+    with pytest.raises(LineError, match="line 1: run failed"):
+        translate(b"one\ntwo\n", engine)
 
 
 def test_memory_is_bounded_while_the_reader_of_the_output_is_slow() -> None:

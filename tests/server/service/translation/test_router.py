@@ -252,6 +252,25 @@ def test_an_exchanged_model_changes_the_routes_of_new_requests_only() -> None:
     models.run(exchange)
 
 
+@pytest.mark.parametrize("source", ["en", "auto"])
+def test_a_direction_that_goes_while_a_request_is_looked_at_is_refused(source: str) -> None:
+    models = Models("en-de")
+
+    async def exchange(router: Router) -> None:
+        long = "The bus does not stop here today. " * 100  # which a thread looks at
+        task = asyncio.create_task(router.translate(request(long, source=source)))
+        await asyncio.sleep(0)
+        model = served_model(FakeEngine(), name="new", directions=directions("en-fr"))
+        (slot,) = router.slots
+        slot.replace(Translator(model, request_limits(models.settings, model.manifest)))
+        router.find_routes()
+        with pytest.raises(UnsupportedLanguageError, match="en to de is not a supported direction"):
+            await task
+        await slot.finish_old(5.0)
+
+    models.run(exchange)
+
+
 def test_stats_are_sums_and_name_each_model() -> None:
     models = Models("fr-en", "en-de")
     models["fr-en"].gate.clear()
