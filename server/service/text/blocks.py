@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from server.service.text.normalization import fold_spaces, normalize, spell_out
@@ -24,6 +25,7 @@ from server.service.text.segment import Segment, Span
 from server.service.text.vocabulary import Vocabulary
 
 _LETTERS = re.compile(r"[^\W\d_]")
+_NO_EDGES = re.compile(r"\S+(?:\s+\S+)*")
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 # Nothing in it is protected, rewritten or cut.
 _PLAIN = re.compile(
@@ -93,35 +95,62 @@ def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: 
 
 
 def _with_spans(block: Segment, found: Sequence[Span]) -> Segment:
-    """Add spans where the reader has none. Elements within one become part of what is written."""
-    kept, tags = block.spans, block.tags
-    starts, places = [span.start for span in kept], [tag.at for tag in tags]
-    of_pair: dict[int, list[int]] = {}
-    for number, tag in enumerate(tags if found else ()):
-        of_pair.setdefault(tag.pair if tag.pair >= 0 else -1 - number, []).append(number)
-    spans, taken = list(kept), set[int]()
-    for span in found:
-        if _overlap(kept, starts, span.start, span.end):
-            continue
-        within = range(bisect_right(places, span.start), bisect_left(places, span.end))
-        if within:
-            pairs = {tags[n].pair if tags[n].pair >= 0 else -1 - n for n in within}
-            inner = sorted(n for pair in pairs for n in of_pair[pair])
-            if (
-                not taken.isdisjoint(inner)
-                or not span.start <= places[inner[0]] <= places[inner[-1]] <= span.end
-            ):
-                continue
-            taken.update(inner)
-            output = write(
-                block.text, (), [(tags[n].at, tags[n]) for n in inner], block.escape, span.start, span.end
-            )
-            span = Span(span.start, span.end, output)
-        spans.append(span)
-    if len(spans) == len(kept):
+    """Add spans. Elements and spans of the reader within one become part of what is written.
+
+    A span takes in what it overlaps; where an element reaches beyond it, it is cut at the tags.
+    """
+    if not found:
         return block
+    text, tags = block.text, block.tags
+    places = [tag.at for tag in tags]
+    pairs = [tag.pair if tag.pair >= 0 else -1 - number for number, tag in enumerate(tags)]
+    of_pair: dict[int, list[int]] = {}
+    for number, pair in enumerate(pairs):
+        of_pair.setdefault(pair, []).append(number)
+    spans: list[Span] = []
+    taken: set[int] = set()
+    for group in _overlapping([*block.spans, *found]):
+        start, end = group[0].start, max(span.end for span in group)
+        own = [span for span in group if span.output is not None]
+        within = range(bisect_right(places, start), bisect_left(places, end))
+        inner = sorted({other for number in within for other in of_pair[pairs[number]]})
+        if [(span.start, span.end) for span in own] == [(start, end)]:
+            spans += own
+        elif not own and not inner:
+            spans.append(Span(start, end))
+        elif inner and not start <= places[inner[0]] <= places[inner[-1]] <= end:
+            spans += _cut_at(text, start, end, [places[number] for number in within], own)
+        else:
+            taken.update(inner)
+            placed = [(tags[number].at, tags[number]) for number in inner]
+            spans.append(Span(start, end, write(text, own, placed, block.escape, start, end)))
     left = tuple(tag for number, tag in enumerate(tags) if number not in taken)
-    return Segment(block.text, tuple(sorted(spans, key=lambda one: one.start)), left, block.escape)
+    return Segment(text, tuple(spans), left, block.escape)
+
+
+def _overlapping(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Put spans that overlap together, in ascending order."""
+    group: list[Span] = []
+    end = 0
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        if group and span.start >= end:
+            yield group
+            group = []
+        group.append(span)
+        end = max(end, span.end)
+    yield group
+
+
+def _cut_at(text: str, start: int, end: int, places: Sequence[int], own: Sequence[Span]) -> list[Span]:
+    """Make spans of the parts between some places; those of the reader stay as they are."""
+    borders = sorted({start, end, *places, *(offset for span in own for offset in (span.start, span.end))})
+    starts = [span.start for span in own]
+    parts = [
+        Span(*part.span())
+        for first, last in pairwise(borders)
+        if not _overlap(own, starts, first, last) and (part := _NO_EDGES.search(text, first, last))
+    ]
+    return sorted([*own, *parts], key=lambda span: span.start)
 
 
 def _overlap(spans: Sequence[Span], starts: Sequence[int], start: int, end: int) -> bool:

@@ -88,7 +88,8 @@ def join_drafts(parts: Sequence[Segment], drafts: Sequence[Draft]) -> Draft:
         for part, draft in zip(parts, drafts, strict=True):
             one = draft.hypotheses[min(rank, len(draft.hypotheses) - 1)]
             start, end = inner_part(part)
-            if not text.endswith(" "):
+            # A blank at the end of a span is none of the text: perhaps something else is written for it.
+            if not text.endswith(" ") or (spans and spans[-1].end == len(text)):
                 text += part.text[:start]
             if start < end:
                 spans += [

@@ -350,7 +350,12 @@ class SentenceTranslator:
             tagged = pairs_to_tags(replace(segment, tags=()))
             if tagged.tags:
                 tried = yield from self._draft(tagged, way, begin, limit)
-                return self._with_marks(tagged, tried, way)
+                return replace(
+                    tried,
+                    hypotheses=tuple(
+                        replace(one, target=self._with_pairs(tagged, one.target)) for one in tried.hypotheses
+                    ),
+                )
         if lost:
             tried = yield from self._draft(segment, way, begin, limit)
             new, old = tried.hypotheses[0].target.text, best.target.text
@@ -366,13 +371,10 @@ class SentenceTranslator:
             return (yield from self._draft(segment, way, begin, limit))
         return (yield from self._whole(segment, way, begin, ngram=_BLOCKED_NGRAM))
 
-    def _with_marks(self, tagged: Segment, draft: Draft, way: Way) -> Draft:
+    def _with_pairs(self, tagged: Segment, target: Target) -> Target:
         """Put quotes and brackets that were tags back as text."""
-        best = draft.hypotheses[0]
-        placed = place_tags(tagged, best.target, self._model.aligner)
-        edits = [(at, at, tag.output) for at, tag in placed]
-        target = best.target.edited(edits)
-        return replace(draft, hypotheses=(replace(best, target=target),))
+        placed = place_tags(tagged, target, self._model.aligner)
+        return target.edited([(at, at, tag.output) for at, tag in placed])
 
     def _with_own_marks(self, segment: Segment, best: Hypothesis) -> Hypothesis:
         """Put the source's pairs of quotes and brackets in the place of those that were written."""
@@ -380,9 +382,8 @@ class SentenceTranslator:
         if not tagged.tags or MARKS.search(tagged.text):
             return best
         bare = map_text(best.target, lambda text: MARKS.sub("", text))
-        edits = [(at, at, tag.output) for at, tag in place_tags(tagged, bare, self._model.aligner)]
         alarms = tuple(alarm for alarm in best.alarms if alarm != "marks")
-        return replace(best, target=bare.edited(edits), alarms=alarms)
+        return replace(best, target=self._with_pairs(tagged, bare), alarms=alarms)
 
     def _written(self, segment: Segment, target: Target, aligner: Aligner) -> str:
         if not segment.tags and not target.spans and segment.escape == "none":

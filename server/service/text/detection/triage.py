@@ -11,11 +11,13 @@ from server.service.text.detection.scripts import written_in
 from server.service.text.detection.word_lists import COMMON_WORDS
 from server.service.text.languages import UNDETERMINED, Detection, base_language, has_name
 
-# Judged on the first characters only, so that a long text costs no more than a page.
+# Judged on the first visible characters only, so that a long text costs no more than a page.
 _SAMPLE_CHARS = 4000
-_TAG = re.compile(r"<!--|<(/?)([A-Za-z][\w-]*)[^<>]*>|<[!?/][^<>]*>")
+_TAG = re.compile(r"<!--|<(/?)([A-Za-z][\w-]*+)[^<>]*+>|<[!?/][^<>]*+>")
+_WHITE = re.compile(r"\s+")
 _VERBATIM = frozenset({"script", "style", "code", "pre", "math", "svg", "kbd", "samp", "tt", "template"})
 _VOWELS = frozenset("aeiouy")
+_NUMBERED_WORD = re.compile(r"\W*\d[\d.,]*(?:st|nd|rd|th|s)?(?:-[A-Za-z][a-z]+)+\W*")  # `(24-hour)`
 _SENTENCE_END = re.compile(r"[.!?…:;\n]+")
 # Below these a stated source is believed: names, titles and loanwords are often words of the target language.
 _FEWEST_WORDS = 4
@@ -50,7 +52,7 @@ def detect(text: str, candidates: Iterable[str], target: str, *, is_html: bool) 
         The likeliest of the candidates and the target, which leaves the text unchanged;
         `UNDETERMINED` for a text of none of them.
     """
-    seen = visible_text(text[:_SAMPLE_CHARS]) if is_html else text[:_SAMPLE_CHARS]
+    seen = visible_text(text) if is_html else text[:_SAMPLE_CHARS]
     languages = tuple(dict.fromkeys((*candidates, target)))
     if is_of_none(seen, languages):
         return Finding(None, Detection(UNDETERMINED, 0))
@@ -70,7 +72,7 @@ def check(text: str, source: str, target: str, *, is_html: bool) -> Finding:
     Returns:
         The stated source, or None if the text is clearly not in it.
     """
-    seen = visible_text(text[:_SAMPLE_CHARS]) if is_html else text[:_SAMPLE_CHARS]
+    seen = visible_text(text) if is_html else text[:_SAMPLE_CHARS]
     unchanged = (
         is_code(seen)
         or not _is_written_in(seen, source)
@@ -156,15 +158,23 @@ def is_unpronounceable(text: str) -> bool:
 
 
 def visible_text(markup: str) -> str:
-    """Say what a reader sees of HTML, roughly: for judging it, not for showing it. Takes linear time.
+    """Say what a reader sees first of HTML, roughly: for judging it, not for showing it. Takes linear time.
 
     Args:
         markup: HTML, also broken one.
 
     Returns:
-        Text without tags, comments, and what elements hold that are not prose.
+        Text without tags, comments, and what elements hold that are not prose, with single spaces and breaks.
     """
-    return html.unescape("".join(_visible_parts(markup)))
+    parts: list[str] = []
+    length = 0
+    for part in _visible_parts(markup):
+        parts.append(part)
+        length += sum(map(len, part.split()))
+        if length >= _SAMPLE_CHARS:
+            break
+    text = _WHITE.sub(lambda run: "\n" if "\n" in run[0] else " ", "".join(parts))
+    return html.unescape(text)[:_SAMPLE_CHARS]
 
 
 def _visible_parts(markup: str) -> Iterator[str]:
@@ -194,4 +204,5 @@ def _is_written_in(text: str, code: str) -> bool:
 
 def _is_identifier(token: str) -> bool:
     digits = sum(map(str.isdigit, token))
-    return token.isascii() and digits >= 2 and len(token) >= 6 and "/" not in token and "@" not in token
+    is_word = "/" in token or "@" in token or _NUMBERED_WORD.fullmatch(token) is not None
+    return token.isascii() and digits >= 2 and len(token) >= 6 and not is_word

@@ -5,13 +5,15 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from server.service.text.languages import base_language
 from server.service.text.protection.words import Word, find_words
 from server.service.text.segment import Segment, Target
 
 MAX_TERM_CHARS = 200
 MAX_FORMS = 20
 _MAX_WORDS = 20
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w")
+_JOINERS = re.compile("[\u200c\u200d]")  # of Persian and of scripts of India: no control characters
 _GENITIVE = re.compile(r"(?<=\w)['’]s$", re.IGNORECASE)
 _FRENCH_PRONOUN = re.compile(
     r"(?<=\w)(?:['’]s|-(?:t-)?(?:je|tu|ils?|elles?|on|nous|vous|ce|les?|la|lui|leur|moi|toi|y|en|là|ci))$",
@@ -75,7 +77,7 @@ def make_entry(source: str, target: str, forms: Sequence[str] = ()) -> Entry:
             raise ValueError(f"the {name} has no letter or digit")
         if len(one) > MAX_TERM_CHARS:
             raise ValueError(f"the {name} has {len(one)} characters; the most is {MAX_TERM_CHARS}")
-        if not one.isprintable():
+        if not _JOINERS.sub("", one).isprintable():
             raise ValueError(f"the {name} has a control character")
     if len(find_words(source)) > _MAX_WORDS:
         raise ValueError(f"the source has more than {_MAX_WORDS} words")
@@ -101,8 +103,6 @@ class Glossary:
                 self._by_words.setdefault(words, []).append(entry)
                 lengths.setdefault(words[0], set()).add(len(words))
         self._lengths = {first: sorted(sizes, reverse=True) for first, sizes in lengths.items()}
-        # Most sentences have no term, and are known by their words to have none.
-        self._signs = {_WORD.findall(entry.source.casefold())[0] for entry in entries}
 
     def find(self, segment: Segment, language: str = "") -> list[Match]:
         """Find the terms of a sentence outside of its spans: the longest ones, from left to right.
@@ -117,10 +117,8 @@ class Glossary:
             Disjoint matches, ascending.
         """
         text = segment.text
-        if self._signs.isdisjoint(_WORD.findall(text.casefold())):
-            return []
         words = _parted(text, find_words(text, segment.spans), language)
-        folded = ["" if word.span >= 0 else text[word.start : word.end].casefold() for word in words]
+        folded = ["" if word.span >= 0 else fold(text[word.start : word.end]) for word in words]
         found: list[Match] = []
         at = 0
         while at < len(words):
@@ -149,14 +147,20 @@ class Glossary:
         return None
 
 
+def fold(text: str) -> str:
+    """Take away what does not part one word from another: capitals, and how its apostrophe is written."""
+    return text.replace("’", "'").casefold()
+
+
 def words_of(term: str, language: str = "") -> tuple[str, ...]:
     """Cut a term into words and marks without case."""
     words = _parted(term, find_words(term), language)
-    return tuple(term[word.start : word.end].casefold() for word in words)
+    return tuple(fold(term[word.start : word.end]) for word in words)
 
 
 def is_written_as(text: str, term: str) -> bool:
     """Tell whether a text with the words of a term has its capitals, too, where the term has some."""
+    text, term = text.replace("’", "'"), term.replace("’", "'")
     return term == term.lower() or text in (term, term.upper())
 
 
@@ -171,7 +175,7 @@ def occurrences(term: str, text: Segment | Target) -> list[tuple[int, int]]:
         Start and end of each.
     """
     wanted = words_of(term)
-    if wanted[0] not in text.text.casefold():
+    if wanted[0] not in fold(text.text):
         return []
     found = Glossary([Entry(term, term)]).find(Segment(text.text, text.spans))
     return [(match.start, match.end) for match in found]
@@ -179,7 +183,7 @@ def occurrences(term: str, text: Segment | Target) -> list[tuple[int, int]]:
 
 def _parted(text: str, words: Sequence[Word], language: str) -> list[Word]:
     """Cut off English genitives, `dog's`, and what French puts behind its verbs: `joues-tu`."""
-    pattern = _FRENCH_PRONOUN if language == "fr" else _GENITIVE
+    pattern = _FRENCH_PRONOUN if base_language(language) == "fr" else _GENITIVE
     if "'" not in text and "’" not in text and "-" not in text:
         return list(words)
     cut: list[Word] = []

@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from server.service.text.glossary.entries import Match, occurrences, words_of
+from server.service.text.glossary.entries import Match, fold, occurrences, words_of
 from server.service.text.glossary.joints import joint
+from server.service.text.languages import base_language
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.protection.linking import Aligner, link_words
@@ -57,8 +58,8 @@ class TermAligner:
     def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
         """Link words; as `WordAligner.links`."""
         return self._aligner.links(
-            [self._sources.get(word.casefold(), word) for word in source_words],
-            [self._targets.get(word.casefold(), word) for word in target_words],
+            [self._sources.get(fold(word), word) for word in source_words],
+            [self._targets.get(fold(word), word) for word in target_words],
         )
 
 
@@ -78,7 +79,7 @@ class TermSubstitution:
         """
         self._segment = segment
         self._aligner = aligner
-        self._language = target_language
+        self._language = base_language(target_language)
         self._prefix = prefix
         self._source = find_words(segment.text, segment.spans)
 
@@ -132,7 +133,7 @@ class TermSubstitution:
             if match is not None:
                 is_first = _BEGINS.search(target.text[: span.start]) is not None
                 new = self._cased(match, new, is_first=is_first) or match.entry.target
-                taken, instead = joint(before, "PH", new, self._language) or (0, "")
+                taken, instead = joint(before, new, self._language) or (0, "")
                 before = before[: len(before) - taken] + instead
             text += before, new
             length += len(before)
@@ -196,7 +197,7 @@ class TermSubstitution:
         new = self._cased(match, old, is_first=_BEGINS.search(text[:start]) is not None)
         if new is None:
             return None
-        before = joint(text[:start], old, new, self._language)
+        before = joint(text[:start], new, self._language)
         if before is None:
             return None
         return start - before[0], last.end, before[1] + new

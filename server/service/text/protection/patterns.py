@@ -29,12 +29,12 @@ _PLACEHOLDER = "|".join([
     r"\$(?:t\([^()\n]{0,200}\)|\([\w.:\-]{1,80}\))",
     r"\\\([a-z]\w{0,60}(?:\.\w{1,60}){0,8}\)",
     r"&(?:#\d{2,6}|#x[0-9a-fA-F]{2,6}|amp|lt|gt|quot|apos|nbsp);|(?<!\w)&[A-Za-z][\w.\-]{1,60};",
-    r"%\([A-Za-z_]\w*\)[-#0+]*\d*(?:\.\d+)?[a-zA-Z]",
+    r"%\([A-Za-z_]\w*\)[-#0+]*+\d*+(?:\.\d++)?+[a-zA-Z]",
     r"%<[A-Za-z_]\w{0,60}>[sdif]",
-    r"%(?:\d+\$|\[\d{1,2}\])[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdifgeuxXocvq@]",
+    r"%(?:\d+\$|\[\d{1,2}\])[-#0+]*+\d*+(?:\.\d++)?+(?:hh?|ll?|[zjt])?[sdifgeuxXocvq@]",
     r"%[A-Za-z_]\w{1,60}%(?:\\[\w\-]{1,60}(?:\.\w{1,20}){0,3}){0,20}",  # %APPDATA%\x
     r"%%",
-    r"(?<![\d%])%[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdifgeuxXocpvqn@](?![A-Za-z])",
+    r"(?<![\d%])%[-#0+]*+\d*+(?:\.\d++)?+(?:hh?|ll?|[zjt])?[sdifgeuxXocpvqn@](?![A-Za-z])",
     r"(?<![\d\w%])%L?\d(?!\w|[.,]?\d| %)",
     r"(?<![\d\w%])(?<!\d[ \u00a0\u202f])%[a-z_]{3,40}(?![\w%])",
     r"(?<!\w)(?P<fence>##?|@@?|\$\$?)[A-Z][A-Z0-9_]{1,60}(?P=fence)(?!\w)",
@@ -222,7 +222,7 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
         found += [match.span() for match in pattern.finditer(text) if match.end() > match.start()]
     if not found:
         return []
-    return [Span(start, end) for start, end in _merged(_whole_words(text, found))]
+    return [Span(start, end) for start, end in _whole_words(text, found)]
 
 
 def has_words_of_code(text: str) -> bool:
@@ -257,9 +257,11 @@ def find_numbers(segment: Segment) -> list[Span]:
         Disjoint spans, ascending.
     """
     kept = [(span.start, span.end) for span in segment.spans]
-    found = [*_matches(segment.text), *(match.span() for match in _PLAIN_NUMBER.finditer(segment.text))]
+    # Without the words of the spans: no number grows into one that it touches.
+    text = segment.edited([(start, end, "\n" * (end - start)) for start, end in kept]).text
+    found = [*_matches(text), *(match.span() for match in _PLAIN_NUMBER.finditer(text))]
     free = [one for one in found if not any(start < one[1] and one[0] < end for start, end in kept)]
-    return [Span(start, end) for start, end in _merged(_whole_words(segment.text, free))]
+    return [Span(start, end) for start, end in _whole_words(text, free)]
 
 
 def compile_protected(words: Iterable[str]) -> list[re.Pattern[str]]:
@@ -269,18 +271,17 @@ def compile_protected(words: Iterable[str]) -> list[re.Pattern[str]]:
         words: of the request.
 
     Returns:
-        One pattern for all of them; none without words.
+        One pattern for each of them, as they may overlap.
     """
-    ordered = sorted({word for word in words if word.strip()}, key=len, reverse=True)
-    if not ordered:
-        return []
-    parts = [
-        (r"(?<!\w)" if word[0].isalnum() else "")
-        + re.escape(word)
-        + (r"(?!\w)" if word[-1].isalnum() else "")
-        for word in ordered
+    return [
+        re.compile(
+            (r"(?<!\w)" if word[0].isalnum() else "")
+            + re.escape(word)
+            + (r"(?!\w)" if word[-1].isalnum() else "")
+        )
+        for word in words
+        if word.strip()
     ]
-    return [re.compile("|".join(parts))]
 
 
 def _end_of_address(text: str, start: int, end: int) -> tuple[int, int]:
@@ -293,28 +294,26 @@ def _end_of_address(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _whole_words(text: str, found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Take letters that touch a span into it: a mask must stand alone."""
-    wide = []
-    for start, end in found:
-        if text[start].isalnum():
-            while start and is_of_word(text[start - 1]):
+def _whole_words(text: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Take letters that touch a span into it: a mask must stand alone. Join what overlaps or touches.
+
+    No character is looked at twice, however many spans a word has.
+    """
+    wide: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        first = wide[-1][1] if wide else 0
+        if end <= first:
+            continue
+        if is_of_word(text[start]):
+            while start > first and is_of_word(text[start - 1]):
                 start -= 1
         while end < len(text) and is_of_word(text[end]):
             end += 1
-        if not text[start].isalnum():
-            while start and text[start - 1].isalpha() and text[start] != "<":
+        if not is_of_word(text[start]):
+            while start > first and text[start - 1].isalpha() and text[start] != "<":
                 start -= 1
-        wide.append((start, end))
-    return wide
-
-
-def _merged(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort, and join what overlaps or touches."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(found):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        if wide and start <= first:
+            wide[-1] = wide[-1][0], end
         else:
-            merged.append((start, end))
-    return merged
+            wide.append((start, end))
+    return wide

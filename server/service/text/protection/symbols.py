@@ -144,7 +144,7 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
 
     Args:
         segment: a block or sentence.
-        knows: whether the model has a character, which then stays.
+        knows: whether the model has a character; a pair stays if it has both marks.
 
     Returns:
         The segment; the same object if it has no pair.
@@ -160,7 +160,7 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
             continue
         if opened and (character == opened[-1][1] or (character == '"' and opened[-1][1] in "“”")):
             pairs.append((opened.pop()[0], place))
-        elif (closing := _BRACKETS.get(character)) is not None and not knows(character):
+        elif (closing := _BRACKETS.get(character)) and not (knows(character) and knows(closing)):
             opened.append((place, closing))
         elif character == '"' and not knows(character):
             opened.append((place, '"'))

@@ -7,6 +7,7 @@ text around a plural is a block of its own: put into the branches, its arguments
 import re
 from collections.abc import Callable
 
+from server.service.text.reading.lines import BLANKS_BEFORE
 from server.service.text.reading.markdown import read_inline
 from server.service.text.segment import Segment, Span, Tag
 
@@ -14,7 +15,7 @@ _COMPLEX = re.compile(r"\{\s{0,20}[\w.-]{1,100}\s{0,20},\s{0,20}(?:plural|select
 _HEAD = re.compile(r"\s*([\w.-]+)\s*(?:,\s*(\w+)\s*)?([,}])")
 _SELECTOR = re.compile(r"\s*(?:offset:\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
 _END = re.compile(r"\s*\}")
-_BREAK = re.compile(r"[ \t]*[\n\r]\s*")
+_BREAK = re.compile(rf"{BLANKS_BEFORE}[\n\r]\s*")
 _LETTER = re.compile(r"[^\W\d_]")
 _DEPTH = 20
 # Arguments while Markdown is read: each is as many copies of one private character as it has characters.
@@ -124,7 +125,7 @@ class _Parser:
             if text[end + 1 : end + 2] != "'":
                 return end + 1
             position = end + 2
-        return len(text)
+        return len(text.rstrip())  # what is not closed ends with the text
 
     def _argument(self, at: int, depth: int, *, in_plural: bool) -> tuple[int, bool]:
         """Read an argument; say where it ends and whether it has branches."""

@@ -12,8 +12,12 @@ from itertools import islice
 from server.service.text.reading.records import Records
 
 _BREAK = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+# Blanks before something else, looked at from the first one only: from each it would take quadratic time.
+BLANKS_BEFORE = r"(?:(?<![ \t])[ \t]++)?+"
 # Breaks that are written as characters: HTML, subtitles of SSA.
-_SOFT_BREAK = re.compile(r"[ \t]*(?:<br\s{0,9}/?>[ \t]*|\\[Nn](?=[^\W\d_]|[ \t]|[-–—¿¡\"'«“{]|$)[ \t]*)+")
+_SOFT_BREAK = re.compile(
+    rf"{BLANKS_BEFORE}(?:<br\s{{0,9}}/?>[ \t]*|\\[Nn](?=[^\W\d_]|[ \t]|[-–—¿¡\"'«“{{]|$)[ \t]*)+"
+)
 WINDOWS_PATH = (
     r"(?:(?<!\w)[A-Za-z]:|%\w{1,60}%|(?<!\w)HK(?:EY_[A-Z_]{4,20}|LM|CU|CR)|\\{2,4}[\w.\-]{1,100})"
     r"\\[^\s<>\"|?*]{1,1000}"
@@ -22,7 +26,7 @@ _PATH = re.compile(WINDOWS_PATH)
 # Branches and loops of templates (Jinja, Liquid, Twig, Handlebars, Mustache, ERB): what is on both sides of
 # one is no sentence together.
 _CONTROL = re.compile(
-    r"[ \t]*(?:\{\{[~#/^]{1,2} ?[\w.@\" '=()-]{1,100}\}\}|\{\{~? ?else\b[^{}\n]{0,100}\}\}"
+    BLANKS_BEFORE + r"(?:\{\{[~#/^]{1,2} ?[\w.@\" '=()-]{1,100}\}\}|\{\{~? ?else\b[^{}\n]{0,100}\}\}"
     r"|\{%[-~+]? ?(?:if|elif|elsif|else|unless|for|empty|case|when|block|blocktrans\w*|with|plural"
     r"|filter|macro|autoescape|comment|raw|end\w+)\b[^%\n]{0,200}%\}"
     r"|<%-? ?(?:if|elsif|else|end|unless|for|while|\}|[\w.@()]{1,60}\.each)\b[^%\n]{0,200}%>)[ \t]*"
@@ -31,7 +35,7 @@ _BLANKS = " \t\xa0\u3000\ufeff"
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)*")
 _INDENT = re.compile(f"[{_BLANKS}]*")
-_FENCE = re.compile(r"(?:[-*+]|\d{1,3}[.)])?[ \t]*(`{3,}|~{3,})[^`]*$")
+_FENCE = re.compile(r"(?:[-*+]|\d{1,3}[.)])?[ \t]*(`{3,}+|~{3,}+)[^`]*$")
 _MARK = re.compile(
     r"(?:(?P<sure>[-*+•‣◦▪■□●○◆◇★☆∙·✓✔✗☐☑☒→►♪♫#]|#{1,6}|\[[ xX]\]|:{3,}[ \t]*\w*|\[\^[^\]\s]{1,99}\]:|//+"
     r"|[-–—]{1,2}|:)(?=[ \t]|$)"
@@ -39,7 +43,8 @@ _MARK = re.compile(
     r"|(?P<number>\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,4})(?:[.)]|\.\))(?=[ \t]|$)))[ \t\xa0]*"
 )
 _TIMING = re.compile(r"\s*(?:\d+:)?\d\d?:\d\d[.,]\d{1,3}\s*-->\s*(?:\d+:)?\d\d?:\d\d[.,]\d{1,3}")
-_HEADER = re.compile(r"WEBVTT\b|\ufeffWEBVTT\b")
+# Alone in its line, or before times.
+_HEADER = re.compile(r"\ufeff?WEBVTT(?=[ \t]*(?:[\n\r]|\Z)|[ \t](?s:.*)-->)")
 _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)\b")
 _STAMP = re.compile(
     r"(?:\[?\(?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}[T, ]{1,2})?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,3})?"
@@ -51,15 +56,21 @@ _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d)?[ \t]+(?=[A-ZÀ-Þ])(?!Uhr|AM|PM|A\.M|P
 _NICK = re.compile(r"<[@+~ ]?[\w-]{1,30}>[ \t]+(?=\S)")
 _SPEAKER = re.compile(r"[A-ZÀ-Þ][A-ZÀ-Þ .'’-]{1,24}:[ \t]+(?=\S)")
 _DIALOGUE = re.compile(r"(?:Dialogue|Comment):[ \t]*(?:[^,\n]{0,100},){9}")
-_SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d)", re.MULTILINE)
+_SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d+,\d)", re.MULTILINE)
 _TAGS = re.compile(r"(?:</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*/?>\s*)+")
 _FRAMES = re.compile(r"\{\d+\}\{\d+\}")
 _HEADING_END = re.compile(r"[ \t]+(?:#+|\{#[^{}\s]{1,99}\})[ \t]*\Z")
-_DEFINITION = re.compile(r"[ \t]{0,3}\[([^\[\]^][^\[\]]{0,198})\]:[ \t]*\S")
+_DEFINITION = re.compile(
+    r"[ \t]{0,3}\[([^\[\]^][^\[\]]{0,198})\]:[ \t]*+(?:<[^<>]*>|(?=[^\s<]*(?:/|[#.:@]\w))[^\s<]++)"
+    r"(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?$"
+)
 _CALLOUT = re.compile(r"\[![A-Za-z]+\][+-]?[ \t]*|(?:!!!|\?\?\?\+?) [a-z-]{1,30}(?:[ \t]+|$)")
-_COMMAND = re.compile(r"\$ \S|>>> \S|#!/|#(?:include|define|ifdef|endif)\b|<\?\w|<!\w")
+_COMMAND = re.compile(
+    r"\$ [^\s\d]|>>> \S|#!/|#include[ \t]*[<\"]|#define[ \t]+(?:[A-Z_]{2}|\w+\()|#(?:ifdef|endif)\b"
+    r"|<\?\w|<!\w"
+)
 _CODE = re.compile(
-    r"[;{}]$|^(?:[$%>] |@\w|import \w|from [\w.]+ import |def \w|class \w+[:({ ]|return\b"
+    r"[;{}]$|^(?:[$%>] (?!\d)|@\w|import \w|from [\w.]+ import |def \w|class \w+[:({ ]|return\b"
     r"|(?:if|for|while|elif|else)\b.*[:{]$|(?:var|let|const|function|public|private|static|void|int) "
     r"|(?:echo|sudo|git|cd|npm|pip|apt|docker|curl|ls|mkdir) "
     r"|</?\w|\./|//|/\*|#)|\w\(.*\)|\S=\S|[=!<>]=|=>|->|&&|\|\||::| [-+*/%]?= |--\w"
@@ -68,7 +79,7 @@ _CELL_BREAK = re.compile(r"(?<!\\)\|")
 _WITH_BARS = re.compile(r"`[^`]+`|\{\{[^{}]*\}\}|\$\{[^{}]*\}|<%[^%]*%>")
 """Code and placeholders, whose bars part no cells: `{{ price | currency }}`."""
 _MOST_WITH_BARS = 200
-_COLUMN = re.compile(r"\t+| {3,}|[ \t]*\.{5,}[ \t]*")
+_COLUMN = re.compile(rf"\t+| {{3,}}|{BLANKS_BEFORE}\.{{5,}}[ \t]*")
 # HTML in plain text: what is no part of a line.
 _ELEMENT = re.compile(
     r"</?(?:p|div|ul|ol|li|dl|dt|dd|table|tr|td|th|thead|tbody|h[1-6]|option|select|section|header|footer|body|html"
@@ -125,6 +136,7 @@ class _Reader:
         self._records = Records(text, spans)
         self._references: set[str] = set()
         self._is_script = bool(_SCRIPT.search(text))
+        self._has_header = bool(_HEADER.match(text))
         self._fence = ""  # what closes the code that is being read
         self._until_blank = False  # in a header or a note of subtitles
         self._in_cue = False
@@ -156,7 +168,7 @@ class _Reader:
         if _TIMING.match(content):
             self._in_cue, self._until_blank = True, False
             return [_COPIED]
-        if self._until_blank or (index == 0 and _HEADER.match(content)) or self._is_head(index, content):
+        if self._until_blank or (index == 0 and self._has_header) or self._is_head(index, content):
             self._until_blank = self._until_blank or not self._in_cue
             return [_COPIED]
         records = self._records.parts(index)
@@ -200,7 +212,7 @@ class _Reader:
             if _TIMING.match(self._text[start : min(end, start + 80)]):
                 self._in_cue = True
                 return True
-        return bool(self._last is None and _NOTE.match(content) and _HEADER.match(self._text[:12]))
+        return bool(self._last is None and self._has_header and _NOTE.match(content))
 
     def _is_code(self, start: int, body: int, end: int) -> bool:
         indent = self._text[start:body].replace("\t", "    ")

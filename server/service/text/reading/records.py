@@ -11,7 +11,9 @@ _STRING = re.compile(r"\"((?:[^\"\\]|\\.)*)\"(?=(\s*:)?)")
 _NAME = re.compile(
     r"\S*[^\W][_/\\#@:][\w/]\S*|[\w-]+(?:\.[\w-]+)+|#[0-9A-Fa-f]{3,8}|[a-z]+[A-Z]\w*|[A-Z0-9]+_[A-Z0-9_]+"
 )
-_PAIR = re.compile(r"\s*\"(?:[^\"\\\n]|\\.){1,200}\"\s*(?::|=)\s*\"((?:[^\"\\\n]|\\.)*)\"\s*[,;]?\s*\}?\s*")
+_PAIR = re.compile(
+    r"\s*\"(?:[^\"\\\n]|\\.){1,200}\"\s*(?::|=)\s*\"((?:[^\"\\\n]|\\.)*)\"\s*+[,;]?\s*+\}?\s*+"
+)
 _ENTRY = re.compile(r"\s*(?:- )?([A-Za-z_][\w.-]{0,80}):(?:\s+|$)")
 _PROPERTY = re.compile(r"\s*(?:export )?([A-Za-z_][\w.\-]{0,100}(?:\[\w*\])?)\s*=\s*(?=\S)")
 _SECTION = re.compile(r"\s*\[[\w .:/-]{1,80}\]\s*")
@@ -113,7 +115,8 @@ class Records:
     def _row(self, index: int) -> Parts:
         start, end = self._spans[index]
         parts: Parts = []
-        pattern = re.compile(rf"(\"[^\"]*\"|[^{self._rows[index]}]*)(?:{self._rows[index]}|$)")
+        # A quote within quotes is written twice.
+        pattern = re.compile(rf"(\"(?:[^\"]|\"\")*+\"|[^{self._rows[index]}]*)(?:{self._rows[index]}|$)")
         for match in pattern.finditer(self._text[start:end]):
             parts += _value(self._text, start + match.start(1), start + match.end(1))
         return parts

@@ -11,6 +11,7 @@ from typing import Literal
 
 import sentencex
 
+from server.service.text.languages import base_language
 from server.service.text.reading.abbreviations import Abbreviations, abbreviations
 
 # The library's time grows with the square of what it is given.
@@ -65,7 +66,7 @@ def sentence_borders(text: str, language: str, kept: Sequence[tuple[int, int]] =
         Offsets above 0 and below the length of the text, ascending, none inside of a kept part; the white
         space between two sentences goes with the first one.
     """
-    language = language.partition("-")[0].lower()
+    language = base_language(language)
     words = abbreviations(language)
     masked = _masked(text, kept)
     found = set(_library_borders(masked, language))

@@ -1,5 +1,6 @@
 """Blocks become sentences and what is copied; joined again they are the block."""
 
+import re
 import time
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 
 from model.tokenizer import Tokenizer
 from server.service.text.blocks import is_plain_sentence, sentences_of
-from server.service.text.protection.patterns import compile_protected
+from server.service.text.protection.patterns import compile_protected, find_spans
 from server.service.text.protection.writing import write_segment
+from server.service.text.reading.html import read_html
 from server.service.text.segment import Segment, Span, Tag
 from server.service.text.vocabulary import Vocabulary
 
@@ -75,6 +77,28 @@ def test_an_element_within_a_span_is_part_of_it(vocabulary: Vocabulary) -> None:
     assert sentence.tags == ()
 
 
+@pytest.mark.parametrize(
+    ("markup", "kept"),
+    [
+        ("Call {name}<kbd>Ltd</kbd> now.", ["{name}<kbd>Ltd</kbd>"]),
+        ("It is in /home/<var>me</var>/my-notes/x now.", ["/home/<var>me</var>/my-notes/x"]),
+        ("We bought <b>Red</b> <i>House now</i> today.", ["Red", "House"]),
+        ("We bought <b>Red <var>House</var> now</b> today.", ["Red <var>House</var>"]),
+        ("It is in /home/<b>us/<var>me</var>/x now</b> or there.", ["/home/", "us/", "<var>me</var>", "/x"]),
+        ("Take <var>{name}</var> home.", ["<var>{name}</var>"]),
+    ],
+)
+def test_a_span_that_touches_an_element_stays_one(
+    vocabulary: Vocabulary, markup: str, kept: list[str]
+) -> None:
+    (block,) = read_html(markup, "en")
+    assert isinstance(block, Segment)
+    (sentence,) = sentences_of(block, "en", vocabulary, compile_protected(["Red House"]))
+    assert isinstance(sentence, Segment)
+    assert [span.output or sentence.text[span.start : span.end] for span in sentence.spans] == kept
+    assert write_segment(sentence) == markup
+
+
 def test_a_block_that_is_one_sentence_is_not_cut(vocabulary: Vocabulary) -> None:
     pieces = sentences_of(Segment("Hello there. How are you?"), "en", vocabulary, split=False)
     assert shown(pieces) == ["‹Hello there. How are you?›"]
@@ -102,6 +126,35 @@ def test_what_is_no_word_is_written_again(
     # A tag may stand in the middle of a word.
     for sign in always if tags else (*always, "{x}", "12:30", "日本", "a@b.example", "%s", "Hello", "there"):
         assert written.count(sign) == before.count(sign)
+
+
+MARKUP = st.sampled_from(
+    ["{x}", "%s", "a@b.example", "/home/me/x", "Red House", "Red", " House", "me", "/x/y", " ", " and ",
+     "<b>", "</b>", "<i>", "</i>", "<br>", "<var>me</var>", "<kbd>{x}</kbd>", "<tt>/x</tt>"]
+)  # fmt: skip
+
+
+@given(st.lists(MARKUP, max_size=14).map("".join))
+def test_what_is_protected_is_written_again_whatever_elements_it_touches(
+    vocabulary: Vocabulary, markup: str
+) -> None:
+    protect = compile_protected(["Red House"])
+    for block in read_html(markup, "en"):
+        if isinstance(block, str):
+            continue
+        written = ""
+        for piece in sentences_of(block, "en", vocabulary, protect):
+            if isinstance(piece, Segment):  # whose words are lost in translation
+                free = [(match.start(), match.end(), "-") for match in re.finditer(r"\w", piece.text)]
+                kept = [range(span.start, span.end) for span in piece.spans]
+                lost = piece.edited([one for one in free if not any(one[0] in span for span in kept)])
+                piece = write_segment(lost)
+            written += piece
+        before = write_segment(block)
+        assert re.findall("<[^>]*>", written) == re.findall("<[^>]*>", before)
+        written, before = (re.sub("<[^>]*>", "", text) for text in (written, before))
+        for span in find_spans(before, protect):
+            assert written[span.start : span.end] == before[span.start : span.end]
 
 
 @pytest.mark.parametrize(

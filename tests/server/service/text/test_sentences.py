@@ -116,6 +116,8 @@ def test_spans_go_down_the_ladder_as_far_as_they_must(answer: Answer, rung: int,
 def test_what_stands_between_spans_keeps_its_white_space() -> None:
     found = Model(loses("PH", "Q", required=True)).translate(with_spans("{a} + {b}, {c} here"), OFF)
     assert (found.texts, found.rung) == (("{a} + {b}, {c} HERE",), 3)
+    blank_inside = Segment("put a  there", (Span(4, 6, "⟦a⟧"),))
+    assert Model(loses("PH", "Q", required=True)).translate(blank_inside, OFF).texts == ("PUT ⟦a⟧ THERE",)
 
 
 def test_masks_are_those_that_were_measured() -> None:
@@ -368,6 +370,12 @@ def test_lost_quotes_come_back() -> None:
     found = model.translate('she said "no" today')
     assert found.texts == ('SHEEN SAIDEN "NOEN" TODAYEN',)
     assert found.guards == (("marks", "mended"),)
+
+
+def test_alternatives_get_lost_quotes_too() -> None:
+    model = Model(lambda one, words: [["she", said, "no"] for said in ("said", "asked")])
+    found = model.translate('she said "no"', replace(WAY, hypotheses=2))
+    assert found.texts == ('SHE SAID "NO"', 'SHE ASKED "NO"')
 
 
 def test_nothing_to_translate_asks_nobody() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import count
 
+from server.service.text.languages import base_language
 from server.service.text.reading.markup.blocks import Item
 from server.service.text.reading.markup.tokens import VOID, Token, attributes, names
 
@@ -87,7 +88,7 @@ class OpenElements:
 
     def __init__(self, markup: str, language: str) -> None:
         self._markup = markup
-        self._languages = {_primary(language), ""}
+        self._languages = {base_language(language), ""}
         self._stack = [Element("", 0)]
         self._counts: Counter[str] = Counter()  # by name, so that a stray end tag costs no search
         self._numbers = count()
@@ -149,13 +150,9 @@ class OpenElements:
             element.is_verbatim = value("translate").strip().lower() == "no"
         for name in ("lang", "xml:lang"):
             if name in found:
-                language = _primary(value(name))
+                language = base_language(value(name).strip())
                 if element.name == "html":
                     self._languages.add(language)
                 element.is_foreign = language not in self._languages
         if _KEEPS_WHITE.search(value("style")):
             element.keeps_white = True
-
-
-def _primary(language: str) -> str:
-    return re.split("[-_]", language.strip().lower(), maxsplit=1)[0]

@@ -83,7 +83,26 @@ def test_codes_are_left(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["k", "I", "A4", "1st", "24/7", "Area 51", "MP3 player", "", "12", "à", "2 dogs"]
+    "text",
+    [
+        "k",
+        "I",
+        "A4",
+        "1st",
+        "24/7",
+        "Area 51",
+        "MP3 player",
+        "",
+        "12",
+        "à",
+        "2 dogs",
+        "30-day",
+        "24-hour",
+        "(20-minute)",
+        "19th-century",
+        "30-Tage",
+        "10-year-old",
+    ],
 )
 def test_words_with_digits_are_no_codes(text: str) -> None:
     assert not is_code(text)
@@ -112,6 +131,20 @@ def test_of_html_the_visible_text_is_judged() -> None:
     assert " ".join(visible_text(page).split()) == "Der Schlüssel zum Keller hängt neben der Tür."
     assert stated(page, "en", "de", is_html=True) is None
     assert triage.detect(page, ["de", "fr"], "en", is_html=True).source == "de"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "<style>" + ".the {and: the} " * 900 + "</style>",
+        "<!--" + " the and" * 900 + "-->",
+        "<meta>\n " * 2000,
+    ],
+)
+def test_the_first_visible_characters_of_html_are_judged(before: str) -> None:
+    page = f"{before}<p>Der Schlüssel zum Keller hängt neben der Tür.</p>"
+    assert triage.detect(page, ["de", "fr"], "en", is_html=True).source == "de"
+    assert stated(page, "en", "de", is_html=True) is None
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,26 @@ def test_genitives_elided_articles_and_signs_do_not_hide_a_term() -> None:
     assert found("Tom's dogs", "Tom") == ["Tom"]
 
 
+def test_a_character_is_a_word_where_none_are_parted() -> None:
+    assert found("我喝水。", "水") == ["水"]
+    assert found("请重启服务器。", "服务器") == ["服务器"]
+    assert occurrences("サーバー", Target("サーバーを再起動してください。")) == [(0, 4)]
+
+
+@pytest.mark.parametrize("term", ["driver's license", "driver’s license", "Driver's License"])
+@pytest.mark.parametrize("apostrophe", ["'", "’"])
+def test_straight_and_curved_apostrophes_are_the_same(term: str, apostrophe: str) -> None:
+    text = f"My Driver{apostrophe}s License."
+    assert found(text, term) == [f"Driver{apostrophe}s License"]
+    assert occurrences(term, Target(text)) == [(3, 19)]
+
+
 def test_french_pronouns_do_not_hide_a_verb_and_other_hyphens_make_one_word() -> None:
     glossary = Glossary([make_entry(one, "x") for one in ("joues", "va", "passe", "rendez-vous", "rendez")])
     text = "Joues-tu ? Où va-t-il ? Un passe-temps, un rendez-vous."
-    found = [text[match.start : match.end] for match in glossary.find(Segment(text), "fr")]
-    assert found == ["Joues", "va", "rendez-vous"]
+    for code in ("fr", "fra_Latn"):
+        found = [text[match.start : match.end] for match in glossary.find(Segment(text), code)]
+        assert found == ["Joues", "va", "rendez-vous"]
     assert [match.entry.source for match in glossary.find(Segment("a joues-tu rendez-vous"), "en")] == [
         "rendez-vous"
     ]
@@ -95,6 +110,7 @@ def test_an_entry_is_cleaned() -> None:
     entry = make_entry(" ice \u00a0 cream ", "cafe\u0301", ["", "café", "cafés", "cafés"])
     assert (entry.source, entry.target, entry.forms) == ("ice cream", "café", ("cafés",))
     assert entry.accepted == ("café", "cafés")
+    assert make_entry("می\u200cخواهم", "I want").source == "می\u200cخواهم"
 
 
 @pytest.mark.parametrize(

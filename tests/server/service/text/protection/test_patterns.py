@@ -1,6 +1,9 @@
 """What is no language is found whole; ordinary sentences hold nothing of it; time is linear."""
 
+import re
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -89,6 +92,9 @@ UNITS = (
     "[[A", "#a", "€1", "v1.", "1.1.1-", "0a1b2c3d-", "a1", "1a",
     "git pull ", "docker compose ", "a(1, ", "@a@a.",
 )  # fmt: skip
+
+# What begins once and goes on for long.
+BEGUN = (("%", "0"), ("%", "0."), ("%1$", "0"), ("%(a)", "0"), ("%", "1"))
 
 
 def found(text: str) -> list[str]:
@@ -189,23 +195,42 @@ def test_what_the_client_names_is_found_as_a_word() -> None:
     assert compile_protected([" "]) == []
 
 
+def test_what_the_client_names_may_overlap() -> None:
+    text = "We saw the red car park today."
+    protect = compile_protected(["red car", "car park"])
+    assert [text[span.start : span.end] for span in find_spans(text, protect)] == ["red car park"]
+
+
 def test_numbers_are_those_outside_of_spans() -> None:
     segment = Segment("Take 3 of {0} at 15th", (Span(10, 13),))
     assert [segment.text[span.start : span.end] for span in find_numbers(segment)] == ["3", "15th"]
 
 
-def seconds(text: str) -> float:
+def test_a_number_takes_no_letters_of_a_span() -> None:
+    segment = Segment("Take 12px and x34 now", (Span(7, 9), Span(14, 15)))
+    assert [segment.text[span.start : span.end] for span in find_numbers(segment)] == ["12", "34"]
+
+
+def seconds(text: str, protect: Sequence[Any] = ()) -> float:
     """Processor time of the fastest of three."""
     times = []
     for _ in range(3):
         began = time.thread_time()
-        find_spans(text)
+        find_spans(text, protect)
         times.append(time.thread_time() - began)
     return min(times)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_time_is_linear(unit: str) -> None:
+@pytest.mark.parametrize(("before", "unit"), [*(("", unit) for unit in UNITS), *BEGUN])
+def test_time_is_linear(before: str, unit: str) -> None:
     size = 4_000 * examples(1)
+    short, long = (before + unit * (count // len(unit)) for count in (size, 8 * size))
     # Eight times the text in 64 times the time would be quadratic.
-    assert seconds(unit * (8 * size // len(unit))) < 24 * max(seconds(unit * (size // len(unit))), 1e-4)
+    assert seconds(long) < 24 * max(seconds(short), 1e-4)
+
+
+def test_time_is_linear_in_the_matches_of_a_word() -> None:
+    size = 1_000 * examples(1)
+    protect = [re.compile("a")]
+    short, long = ("b" + "a" * count for count in (size, 8 * size))
+    assert seconds(long, protect) < 24 * max(seconds(short, protect), 1e-4)

@@ -154,3 +154,9 @@ def test_pairs_are_quotes_and_brackets_that_close(text: str, left: str) -> None:
 
 def test_marks_that_the_model_has_stay() -> None:
     assert pairs_to_tags(Segment('("a")'), '"'.__contains__).text == '"a"'
+
+
+@pytest.mark.parametrize("known", ["«", "»"])
+def test_a_pair_of_which_the_model_has_one_mark_leaves(known: str) -> None:
+    assert pairs_to_tags(Segment("He said « yes » to it."), known.__contains__).text == "He said yes to it."
+    assert pairs_to_tags(Segment("He said « yes »"), "«»".__contains__).text == "He said « yes »"

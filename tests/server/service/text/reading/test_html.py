@@ -128,6 +128,11 @@ def as_bare(markup: str) -> str:
     return re.sub(r"\s", "", html.unescape(html.unescape(markup)))
 
 
+def test_codes_of_three_letters_mean_the_same_language() -> None:
+    for piece in ("<p lang=de>Guten Tag</p>", "<p lang=deu>Guten Tag</p>"):
+        assert any(isinstance(part, Segment) for part in read_html(piece, "deu_Latn"))
+
+
 def test_what_is_not_text_comes_back_byte_for_byte() -> None:
     markup = (
         "<!doctype html>\n<p  class=x\n>A  b.</p >\r\n<ul>\n <li>c</ul><!-- &amp; --> &copy; <br />&#169;"

@@ -114,6 +114,14 @@ def test_joined_it_is_the_message(text: str) -> None:
     assert joined == text
 
 
+def test_white_space_behind_a_quote_that_is_not_closed_comes_back_once() -> None:
+    quoted = "'{count, plural, one {# file} other {# files}}"
+    [segment, rest] = read_plain(f"Type {quoted} \n")
+    assert isinstance(segment, Segment)
+    assert (segment.text, rest) == (f"Type {quoted}", " \n")
+    assert [segment.text[span.start : span.end] for span in segment.spans] == [quoted]
+
+
 def test_a_message_over_several_lines_and_one_behind_a_key() -> None:
     text = "{n, plural,\n  one {\n    # letter\n  }\n  other {# letters}\n}\n"
     assert shown(read_plain(text)) == ["[#] letter", "[#] letters"]

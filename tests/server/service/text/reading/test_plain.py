@@ -244,12 +244,16 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("```py\nx = 1\n```\nOne.\n~~~\ny\n~~~", "One."),
         ("One.\n\n    x = f(1);\n    y = 2;\n\nTwo.", "One. Two."),
         ("$ pip install x\n\n$$\na^2\n$$\nOne\n===\n\n---", "One"),
+        ("#include <a.h>\n#define MAX 5\n#define f(x) x\nOne", "One"),
         ("One.\n-- \nTwo", "One. Two"),
         ("Term\n: One\n\n[^1]: Two\n[link]: http://a.example", "Term One Two"),
+        ("[a]: <b c> (d)\n[e]: ./f \"G h\"\n[i]: #j 'k'\nOne", "One"),
         ("[12:01] Ann: One?\n12/05/2024, 10:15 - Bob B: Two\n<al> Three", "One? Two Three"),
         ("[00:12.00]One\n{100}{200}Two", "One Two"),
         ("2024-01-05 12:00:01 One\n10:30 Two", "One Two"),
         ("<resources>\n<a href='x'>\nOne", "One"),
+        ("WEBVTT A title\n\n00:01.000 --> 00:02.000\nOne", "One"),
+        ("[Ann]: <i>One</i>\n\n    $ 5 is two.", "[Ann]: One $ 5 is two."),
         ("<ul><li>One</li><li>Two</li></ul>", "One Two"),
         ("\ufeffOne", "One"),
     ],
@@ -265,6 +269,12 @@ def test_marks_and_what_is_no_language_are_copied(text: str, expected: str) -> N
         "5:30 p.m. is late.",
         "18:00 Uhr ist gut.",
         "Note: the door is shut.",
+        "[Ann]: The door is shut.",
+        "$ 5 is the price of the book.",
+        "#include me in the list, please.",
+        "#define a word, please.",
+        "WEBVTT and SRT are formats.",
+        "Dialogue: 1 is late.",
         "[DOOR OPENS]",
         "I. came",
         "A man: he",
@@ -290,6 +300,10 @@ def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
         (
             'id,name,price\n1,One pie,3.50\n2,"Two, white",2\n',
             ["id", "name", "price", "One pie", "Two, white"],
+        ),
+        (
+            '1,"He said ""Stop, please"", then left.",One\n2,"a ""b""",Two\n',
+            ['He said ""Stop, please"", then left.', "One", 'a ""b""', "Two"],
         ),
         ('<string name="a">One</string>\n<string name="b">Two</string>', ["One", "Two"]),
     ],
@@ -331,30 +345,33 @@ def test_lines_of_a_script_without_spaces_join_without_one() -> None:
     ]
 
 
+@pytest.mark.parametrize("unit", [
+    "a ", "A\n", "**a*", "`", "](", "<a b=", "<!--", "\\*", "a\\_", "| ", "   ", "- ", "a: b\n", '{"a":',
+    "a,b,c\n",
+])  # fmt: skip
+def test_time_grows_with_the_length(unit: str) -> None:
+    assert_linear("x", unit, " x")
+
+
 @pytest.mark.parametrize(
-    "unit",
+    ("begin", "unit", "end"),
     [
-        "a ",
-        "A\n",
-        "**a*",
-        "`",
-        "](",
-        "<a b=",
-        "<!--",
-        "\\*",
-        "a\\_",
-        "| ",
-        "   ",
-        "- ",
-        "a: b\n",
-        '{"a":',
-        "a,b,c\n",
+        ("100% x", " ", "y"),
+        ("x", " \t", "y"),
+        ('"a" = "b"', " ", "y"),
+        ("~", "~", "`"),
+        ("{n, plural, other {x", " ", "y}}"),
+        ("{n, plural, other {[x](", " ", "y}}"),
     ],
 )
-def test_time_grows_with_the_length(unit: str) -> None:
+def test_time_grows_with_the_length_of_a_run(begin: str, unit: str, end: str) -> None:
+    assert_linear(begin, unit, end)
+
+
+def assert_linear(begin: str, unit: str, end: str) -> None:
     # A tenfold text takes 10 times as long if the work is linear, 100 if quadratic.
     def least_s(length: int) -> float:
-        text = "x" + unit * (length // len(unit)) + " x"
+        text = begin + unit * (length // len(unit)) + end
         taken_s = []
         for _ in range(3):
             started_s = time.thread_time()

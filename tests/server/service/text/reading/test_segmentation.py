@@ -188,6 +188,11 @@ def test_kept_parts_are_words(line: str, parts: list[str]) -> None:
     assert marked(text, sentence_borders(text, "en", kept)) == line
 
 
+def test_a_code_with_a_region_or_a_script_has_the_rules_of_its_language() -> None:
+    for code in ("de", "de-AT", "de_AT", "deu_Latn"):
+        assert sentence_borders("Wir sehen uns am 3. Mai in Köln.", code) == []
+
+
 def test_the_sentences_of_a_long_text_are_those_of_its_parts() -> None:
     sentence = "He met Dr. Brown at 5 p.m. and said “Well, go.” "
     count = 1000  # more than one call of the library takes
