@@ -253,6 +253,7 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("2024-01-05 12:00:01 One\n10:30 Two", "One Two"),
         ("<resources>\n<a href='x'>\nOne", "One"),
         ("WEBVTT A title\n\n00:01.000 --> 00:02.000\nOne", "One"),
+        ("WEBVTT is one.\nSRT is two.", "WEBVTT is one. SRT is two."),
         ("[Ann]: <i>One</i>\n\n    $ 5 is two.", "[Ann]: One $ 5 is two."),
         ("<ul><li>One</li><li>Two</li></ul>", "One Two"),
         ("\ufeffOne", "One"),
@@ -273,7 +274,6 @@ def test_marks_and_what_is_no_language_are_copied(text: str, expected: str) -> N
         "$ 5 is the price of the book.",
         "#include me in the list, please.",
         "#define a word, please.",
-        "WEBVTT and SRT are formats.",
         "Dialogue: 1 is late.",
         "[DOOR OPENS]",
         "I. came",
@@ -360,8 +360,8 @@ def test_time_grows_with_the_length(unit: str) -> None:
         ("x", " \t", "y"),
         ('"a" = "b"', " ", "y"),
         ("~", "~", "`"),
-        ("{n, plural, other {x", " ", "y}}"),
-        ("{n, plural, other {[x](", " ", "y}}"),
+        ("\n{n, plural, other {x", " ", "y}}"),
+        ("\n{n, plural, other {[x](", " ", "y}}"),
     ],
 )
 def test_time_grows_with_the_length_of_a_run(begin: str, unit: str, end: str) -> None:
