@@ -24,11 +24,11 @@ MIN_ERRATIC = 3
 """Words of a sentence in erratic case. What has fewer may list names of products."""
 
 # What holds digits or underscores is a code or a name in a program.
-_WORD = re.compile(r"[\w-]*[\d_][\w-]*|[^\W\d_]+")
+_WORD = re.compile(r"(?<![\w-])[\w-]*[\d_][\w-]*|[^\W\d_]+")
 # Words in capitals have such a run; so may words of letters beyond Latin-1, which are looked at one by one.
 _CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
 # Words such as `tHe`; of letters beyond Latin-1 there are none.
-_ERRATIC = re.compile(r"(?<![\w-])[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ][^\W\d_]*(?![\w-])")
+_ERRATIC = re.compile(r"(?<![\w-])(?=[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ])[^\W\d_]++(?![\w-])")
 _APOSTROPHES = "'’"
 # English days and months, which are never seen in small letters; German ones are nouns.
 _ALWAYS_CAPITAL = frozenset(

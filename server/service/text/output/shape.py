@@ -11,8 +11,9 @@ from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Target, is_usual
 
 # The point of an abbreviation before another mark is none of the end: `U.S.?`.
-_FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]+$")
-_CLOSED_END = re.compile(r"[.!?…]+(?=\s?[\"”“»]\Z)")
+# Bounded, as they are looked for at every character.
+_FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]{1,50}$")
+_CLOSED_END = re.compile(r"[.!?…]{1,50}(?=\s?[\"”“»]\Z)")
 _SPACE_BEFORE = {"fr": "?!:;"}
 _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
 CAPITAL_NOUNS = frozenset({"de", "lb"})

@@ -9,7 +9,7 @@ from server.service.text.segment import Segment, Span, Target
 DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
 """Of bundles whose exporter has not measured any, in this order."""
 
-_REMNANT = re.compile(r"[^\W\d_]+\d+")
+_REMNANT = re.compile(r"(?<![^\W\d_])[^\W\d_]+\d+")
 """What a garbled mask leaves behind: letters with digits."""
 
 

@@ -279,17 +279,23 @@ def compile_protected(words: Iterable[str]) -> list[re.Pattern[str]]:
             + re.escape(word)
             + (r"(?!\w)" if word[-1].isalnum() else "")
         )
-        for word in words
+        for word in dict.fromkeys(words)
         if word.strip()
     ]
 
 
 def _end_of_address(text: str, start: int, end: int) -> tuple[int, int]:
     """Leave the marks behind an address or path to the sentence, and brackets that it does not open."""
+    too_many = {
+        closing: text.count(closing, start, end) - text.count(opening, start, end)
+        for closing, opening in _OPENING.items()
+    }
     while end > start + 1 and text[end - 1] in _LAST:
-        opening = _OPENING.get(text[end - 1])
-        if opening is not None and text.count(opening, start, end) >= text.count(text[end - 1], start, end):
-            break
+        mark = text[end - 1]
+        if mark in too_many:
+            if too_many[mark] <= 0:
+                break
+            too_many[mark] -= 1
         end -= 1
     return start, end
 

@@ -1,5 +1,7 @@
 """Capitals: what becomes of words in them, and of the translation."""
 
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,18 @@ def test_what_comes_out_has_the_same_letters(truecaser: Truecaser) -> None:
         plain, capitals = truecaser.restore(text)
         assert capitals
         assert plain.upper() == text
+
+
+@pytest.mark.parametrize("text", ["LOUD {a-}!", "LOUD {-}!", "loud {aB}1"])
+def test_time_is_linear(truecaser: Truecaser, text: str) -> None:
+    def seconds(count: int) -> float:
+        sentence = re.sub(r"{(.+)}", lambda match: match[1] * count, text)
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            truecaser.restore(sentence)
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    # Eight times the text in 64 times the time would be quadratic.
+    assert seconds(16_000) < 24 * max(seconds(2_000), 1e-3)

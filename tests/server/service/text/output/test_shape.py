@@ -1,5 +1,7 @@
 """A translation has the final mark, first letter and quotes of its source; the rest stays as it is."""
 
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -143,3 +145,18 @@ def test_spans_keep_their_characters_and_words_are_not_lost(
     ]
     letters = [character for character in target.text.lower() if character.isalnum()]
     assert [character for character in found.text.lower() if character.isalnum()] == letters
+
+
+@pytest.mark.parametrize("mark", [".", "…", "! "])
+def test_time_is_linear(mark: str) -> None:
+    def seconds(count: int) -> float:
+        text = "Yes" + mark * count + "-"
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            shape(text, Target("Ja"), "en", "de")
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    # Eight times the text in 64 times the time would be quadratic.
+    assert seconds(16_000) < 24 * max(seconds(2_000), 1e-3)

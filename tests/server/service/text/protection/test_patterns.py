@@ -94,7 +94,7 @@ UNITS = (
 )  # fmt: skip
 
 # What begins once and goes on for long.
-BEGUN = (("%", "0"), ("%", "0."), ("%1$", "0"), ("%(a)", "0"), ("%", "1"))
+BEGUN = (("http://a", ")"), ("%", "0"), ("%", "0."), ("%1$", "0"), ("%(a)", "0"), ("%", "1"))
 
 
 def found(text: str) -> list[str]:
