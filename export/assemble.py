@@ -44,18 +44,6 @@ def multi_step_file(beam_width: int) -> str:
     return decoder_file(beam_width).replace(".onnx", ".multi_step.onnx")
 
 
-def start_aside(out: Path, kind: str = "partial") -> Path:
-    """Make an empty directory beside ``out``, on the same file system; leftovers of a killed export go.
-
-    Of a symbolic link that is beside what it leads to, as `put_in_place` replaces that.
-    """
-    out = out.resolve()
-    aside = out.with_name(f".{out.name}.{kind}")
-    _remove(aside)
-    aside.mkdir(parents=True)
-    return aside
-
-
 def save_all_graphs(
     directory: Path,
     encoder: onnx.ModelProto,
@@ -151,27 +139,6 @@ def _stated(config: CheckpointConfig) -> dict[str, Any]:
         "directions": [direction.model_dump() for direction in directions],
         "languages": [language.model_dump() for language in config.languages],
     }
-
-
-def put_in_place(aside: Path, out: Path) -> None:
-    """Rename the finished directory; what was there is moved away first and removed last.
-
-    A symbolic link stays: what it leads to is replaced.
-    """
-    out = out.resolve()
-    old = out.with_name(f".{out.name}.old")
-    if out.exists():
-        _remove(old)
-        out.rename(old)
-    aside.rename(out)
-    _remove(old)
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _graphs(directory: Path, beam_widths: tuple[int, ...]) -> Graphs:

@@ -14,9 +14,7 @@ from export.assemble import (
     check_config,
     complete,
     decoder_file,
-    put_in_place,
     save_all_graphs,
-    start_aside,
 )
 from export.bundle import Agreement, Calibration, Golden, Manifest, Parity, Precision, Quality, Score
 from export.card import About, Findings
@@ -43,7 +41,7 @@ from export.quality_gates import (
 )
 from export.text_measures.learn_lexicon import LexiconTexts
 from export.text_measures.measure import MeasureOptions, add_text_measures
-from model.checkpoint import Checkpoint, load_checkpoint
+from model.checkpoint import Checkpoint, load_checkpoint, put_in_place, start_aside
 from model.evaluation.scoring import score
 
 BEAM_WIDTHS = (1, 2, 3, 4, 5, 6, 8)

@@ -211,9 +211,7 @@ def write_directory(
 
     A crash at any point leaves the old directory or the new one, never a mixture.
     """
-    aside = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    aside = start_aside(target)
     for name, group in tensors.items():
         save_file(
             {key: value.detach().contiguous().cpu().clone() for key, value in group.items()}, aside / name
@@ -228,14 +226,40 @@ def write_directory(
     for path in aside.iterdir():
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
-    if target.exists():
-        old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-        aside.rename(target)
-        shutil.rmtree(old)
+    put_in_place(aside, target)
+
+
+def start_aside(out: Path, kind: str = "partial") -> Path:
+    """Make an empty directory beside ``out``, on the same file system; leftovers of a killed command go.
+
+    Of a symbolic link that is beside what it leads to, as `put_in_place` replaces that.
+    """
+    out = out.resolve()
+    aside = out.with_name(f".{out.name}.{kind}")
+    _remove(aside)
+    aside.mkdir(parents=True)
+    return aside
+
+
+def put_in_place(aside: Path, out: Path) -> None:
+    """Rename the finished directory; what was there is moved away first and removed last.
+
+    A symbolic link stays: what it leads to is replaced.
+    """
+    out = out.resolve()
+    old = out.with_name(f".{out.name}.old")
+    if out.exists():
+        _remove(old)
+        out.rename(old)
+    aside.rename(out)
+    _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
     else:
-        aside.rename(target)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def new_model(config: AnyConfig) -> EncoderDecoder:

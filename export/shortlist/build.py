@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from export.assemble import WEIGHTS_FILE, put_in_place, start_aside
+from export.assemble import WEIGHTS_FILE
 from export.bundle import (
     MANIFEST_NAME,
     Manifest,
@@ -37,6 +37,7 @@ from export.shortlist.graphs import (
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
 from export.shortlist.marian import is_marian_shortlist, read_marian_shortlist
 from export.shortlist.vmap import read_vmap
+from model.checkpoint import put_in_place, start_aside
 from model.data.corpus import ParallelText, read_parallel
 from model.data.word_alignment import learn_translations
 from model.evaluation.scoring import score

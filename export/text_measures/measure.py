@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from export.assemble import put_in_place, start_aside
 from export.bundle import (
     MANIFEST_NAME,
     Manifest,
@@ -30,6 +29,7 @@ from export.text_measures.dev_translator import DevTranslator
 from export.text_measures.learn_lexicon import Learnt, LexiconTexts, MeasureError
 from export.text_measures.masks import measure_masks
 from export.text_measures.output_checks import measure_checks
+from model.checkpoint import put_in_place, start_aside
 from model.data.corpus import read_lines, read_parallel
 
 LEXICON_FILE = "lexicon.npz"

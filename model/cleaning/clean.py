@@ -58,6 +58,7 @@ def clean(plan: CorpusPlan, out: Path, *, quiet: bool = False) -> Report:
     Raises:
         CorpusError: a file is missing or broken, no pair is left, or ``out`` holds something else.
     """
+    out = out.resolve()  # a symbolic link stays: what it leads to is replaced
     _check_replaceable(out)
     unseen = [
         signature(first, second)

@@ -1,4 +1,4 @@
-"""Bundles in place of what was there, and checkpoints that none can be made of."""
+"""Checkpoints that no bundle can be made of."""
 
 import json
 import shutil
@@ -6,29 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from export.assemble import check_config, put_in_place, start_aside
+from export.assemble import check_config
 from export.gate_texts import ExportError
 from model.checkpoint import load_checkpoint
-
-
-@pytest.mark.parametrize("kind", ["directory", "link", "file"])
-def test_what_was_there_is_replaced_whatever_it_was(tmp_path: Path, kind: str) -> None:
-    real, out = tmp_path / "real", tmp_path / "out"
-    (tmp_path / ".real.old").symlink_to(tmp_path)  # as a killed command may leave
-    if kind == "file":
-        real.write_text("old", encoding="utf-8")
-    else:
-        real.mkdir()
-    if kind == "link":
-        out.symlink_to("real")
-    else:
-        out = real
-    aside = start_aside(out)
-    (aside / "new").touch()
-    put_in_place(aside, out)
-    assert out.is_symlink() == (kind == "link")
-    assert [path.name for path in real.iterdir()] == ["new"]
-    assert {path.name for path in tmp_path.iterdir()} == {"real", out.name}
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,10 @@ def test_nothing_but_an_earlier_corpus_is_replaced(plan: Path, tmp_path: Path) -
             clean(load_plan(plan), out, quiet=True)
     assert sorted(tmp_path.iterdir()) == before
     (tmp_path / "out").mkdir()
-    for _ in range(2):
-        clean(load_plan(plan), tmp_path / "out", quiet=True)
+    (tmp_path / "link").symlink_to("out")
+    for out in ("out", "out", "link"):
+        clean(load_plan(plan), tmp_path / out, quiet=True)
+    assert (tmp_path / "link").is_symlink()
     assert len(list((tmp_path / "out").iterdir())) == 5
 
 
