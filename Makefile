@@ -76,13 +76,13 @@ sbom: $(VENV)/.audit ## Write what the image holds to out/sbom-*.json (CycloneDX
 
 # Lines of .env: PYTHON_IMAGE=python:3.12-slim@sha256:... and so on, for compose and for `make image`.
 pin: ## Write the digests of the base images' tags to .env
-	@{ grep -svE '^(GRAFANA|NGINX|PROMETHEUS|PYTHON)_IMAGE=' .env; \
+	@umask 077; { grep -svE '^(GRAFANA|NGINX|PROMETHEUS|PYTHON)_IMAGE=' .env; \
 	  sed -nE 's/.*\$$\{([A-Z]+_IMAGE):-([^@}]+:[^@}]+)\}.*/\1 \2/p' docker-compose.yml | grep -v '^DRAGOMAN' | sort -u | \
 	  while read -r name image; do \
 	    digest=$$($(DOCKER) buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image") || exit 1; \
 	    echo "$$name=$$image@$$digest"; \
 	  done; } > .env.partial || { rm -f .env.partial; exit 1; }
-	@mv .env.partial .env && grep @sha256: .env
+	@cat .env.partial > .env && rm .env.partial && grep @sha256: .env
 
 image: ## Build the container image dragoman:latest
 	$(DOCKER) build --tag dragoman:latest $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)") --build-arg COMMIT="$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" $(BUILD_ARGS) .

@@ -41,7 +41,7 @@ from export.quality_gates import (
 )
 from export.text_measures.learn_lexicon import LexiconTexts
 from export.text_measures.measure import MeasureOptions, add_text_measures
-from model.checkpoint import Checkpoint, load_checkpoint, put_in_place, start_aside
+from model.checkpoint import Checkpoint, load_checkpoint, replacing, start_aside
 from model.evaluation.scoring import score
 
 BEAM_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
@@ -187,8 +187,7 @@ class _Export:
             calibration, graphs = self._quantize(full, sample, texts)
         quality = self._judge(full, graphs, texts)
         agreement = self._compare(full, graphs, texts) if quality is None else None
-        aside = start_aside(self.out)
-        try:
+        with replacing(self.out) as aside:
             widths_of_steps = self.multi_step_widths if options.precision == "int8" else []
             multi_step = multi_step_graphs({width: graphs.decoder(width) for width in widths_of_steps})
             decoders = {width: with_own_writes(graphs.decoder(width)) for width in widths}
@@ -202,9 +201,6 @@ class _Export:
                     *files, options.lexicon, DEFAULT_ENTRIES, options.threads, options.attention
                 )
                 manifest = add_text_measures(aside, how, self.report)
-            put_in_place(aside, self.out)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
         size = sum(entry.size_bytes for entry in manifest.files.values())
         self.report(f"wrote {self.out}: {len(manifest.files) + 1} files, {size / 1e6:.1f} MB")
         return manifest

@@ -105,7 +105,7 @@ class Answer:
         try:
             found = json.loads(self.body)["translatedText"]
             return sum(len(text.split()) for text in ([found] if isinstance(found, str) else found))
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise ValueError("the answer has no translatedText") from None
 
 

@@ -140,7 +140,7 @@ class Generator:
 
     async def _request(self, connection: Connection, body: bytes, meant_s: float) -> None:
         late_s = self.elapsed_s - meant_s
-        kind, words = _UNANSWERED, 0
+        kind, words, finished_s = _UNANSWERED, 0, None
         self.under_way += 1
         try:
             async with asyncio.timeout(self._plan.timeout_s):
@@ -152,6 +152,7 @@ class Generator:
                     delay_s = answer.retry_after_s
                     await asyncio.sleep(_DEFAULT_RETRY_S if delay_s is None else delay_s)
                     answer = await connection.send(body)
+            finished_s = self.elapsed_s  # before the answer is read, which may take long
             if answer.status == 200:
                 kind, words = ANSWERED, answer.words
             else:
@@ -170,4 +171,4 @@ class Generator:
             if kind != ANSWERED and not kind[0].isdigit():
                 connection.close()  # an answer may still come, and would be taken for the next one
             self.under_way -= 1
-            self.samples.add(kind, meant_s, late_s, self.elapsed_s, words)
+            self.samples.add(kind, meant_s, late_s, finished_s or self.elapsed_s, words)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -210,49 +211,64 @@ def write_directory(
     """Write tensor files, text files and copies of files or bytes into a new directory, flush it, swap it in.
 
     A crash at any point leaves the old directory or the new one, never a mixture.
+
+    Raises:
+        CheckpointError: as `replacing`, which see.
     """
-    aside = start_aside(target)
-    for name, group in tensors.items():
-        save_file(
-            {key: value.detach().contiguous().cpu().clone() for key, value in group.items()}, aside / name
-        )
-    for name, text in texts.items():
-        (aside / name).write_text(text, encoding="utf-8")
-    for name, content in copies.items():
-        if isinstance(content, bytes):
-            (aside / name).write_bytes(content)
-        else:
-            shutil.copyfile(content, aside / name)
-    for path in aside.iterdir():
-        with path.open("rb") as stream:
-            os.fsync(stream.fileno())
-    put_in_place(aside, target)
+    with replacing(target) as aside:
+        for name, group in tensors.items():
+            save_file(
+                {key: value.detach().contiguous().cpu().clone() for key, value in group.items()}, aside / name
+            )
+        for name, text in texts.items():
+            (aside / name).write_text(text, encoding="utf-8")
+        for name, content in copies.items():
+            if isinstance(content, bytes):
+                (aside / name).write_bytes(content)
+            else:
+                shutil.copyfile(content, aside / name)
+        for path in aside.iterdir():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """Give an empty directory that takes the place of ``out`` if all goes well, and is removed otherwise.
+
+    What was there is moved away first and removed last. A symbolic link stays: what it leads to is replaced.
+
+    Raises:
+        CheckpointError: what is there is neither a checkpoint nor a bundle.
+    """
+    out = out.resolve()  # once, for the link may be switched meanwhile
+    aside = start_aside(out)
+    old = out.with_name(f".{out.name}.old")
+    try:
+        yield aside
+        if out.exists():
+            _remove(old)
+            out.rename(old)
+        aside.rename(out)
+        _remove(old)
+    finally:
+        _remove(aside)
 
 
 def start_aside(out: Path, kind: str = "partial") -> Path:
     """Make an empty directory beside ``out``, on the same file system; leftovers of a killed command go.
 
-    Of a symbolic link that is beside what it leads to, as `put_in_place` replaces that.
+    Raises:
+        CheckpointError: what is at ``out`` is neither a checkpoint nor a bundle.
     """
     out = out.resolve()
+    is_ours = any((out / name).is_file() for name in ("config.json", "manifest.json"))
+    if out.is_dir() and not is_ours and any(out.iterdir()):
+        raise CheckpointError(f"{out}: is there and neither a checkpoint nor a bundle; choose another place")
     aside = out.with_name(f".{out.name}.{kind}")
     _remove(aside)
     aside.mkdir(parents=True)
     return aside
-
-
-def put_in_place(aside: Path, out: Path) -> None:
-    """Rename the finished directory; what was there is moved away first and removed last.
-
-    A symbolic link stays: what it leads to is replaced.
-    """
-    out = out.resolve()
-    old = out.with_name(f".{out.name}.old")
-    if out.exists():
-        _remove(old)
-        out.rename(old)
-    aside.rename(out)
-    _remove(old)
 
 
 def _remove(path: Path) -> None:

@@ -95,14 +95,17 @@ def test_digests_are_written_where_compose_and_make_look(repository: Path, tmp_p
 def test_pinning_leaves_what_else_the_operator_wrote(repository: Path, tmp_path: Path) -> None:
     engine = staged(repository, tmp_path)
     own = "# ours\nDRAGOMAN_CPUS=8\nDRAGOMAN_IMAGE=dragoman:ours\nREDIS_IMAGE=redis:7"
-    (tmp_path / ".env").write_text(f"NGINX_IMAGE=nginx@sha256:old\n{own}")
+    (tmp_path / "secrets").write_text(f"NGINX_IMAGE=nginx@sha256:old\n{own}")
+    (tmp_path / "secrets").chmod(0o600)
+    (tmp_path / ".env").symlink_to("secrets")
     for _ in range(2):
         done = make(tmp_path, engine, "pin")
         assert done.returncode == 0, done.stderr
-        kept, new = (tmp_path / ".env").read_text().split("\nGRAFANA_IMAGE=")
+        kept, new = (tmp_path / "secrets").read_text().split("\nGRAFANA_IMAGE=")
         assert kept == own
         assert new.count(DIGEST) == 4
         assert "old" not in new
+        assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(not CYCLONEDX.exists(), reason="cyclonedx-bom is not installed (make sbom)")

@@ -34,7 +34,7 @@ def run(port: int, texts: list[str], fields: dict[str, Any], plan: Plan) -> dict
     """
     generator = Generator(Target.parse(f"http://127.0.0.1:{port}"), make_bodies(texts, fields), plan)
     asyncio.run(generator.run())
-    summary = summarise(generator.samples, plan, plan.end_s)
+    summary = summarise(generator.samples, plan)
     return {
         "latencies_s": counted_latencies_s(generator.samples, plan),
         "failures": summary["errors"],

@@ -157,7 +157,7 @@ def _write(response: httpx.Response, url: str, part: Path) -> None:
     tag = response.headers.get("ETag", "")
     if tag and tag.isascii() and not tag.startswith("W/"):
         _tag_of(part).write_text(tag, encoding="ascii")
-    else:
+    elif not begin:
         _tag_of(part).unlink(missing_ok=True)  # one of an earlier answer would vouch for other bytes
     with (
         part.open("ab" if begin else "wb") as out,

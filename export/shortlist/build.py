@@ -37,7 +37,7 @@ from export.shortlist.graphs import (
 from export.shortlist.lexical_table import Candidates, LexicalTable, make_table, save_table
 from export.shortlist.marian import is_marian_shortlist, read_marian_shortlist
 from export.shortlist.vmap import read_vmap
-from model.checkpoint import put_in_place, start_aside
+from model.checkpoint import replacing
 from model.data.corpus import ParallelText, read_parallel
 from model.data.word_alignment import learn_translations
 from model.evaluation.scoring import score
@@ -109,15 +109,10 @@ def shortlist_bundle(
     """
     if out.exists() and not force:
         raise ShortlistError(f"{out} exists already; --force replaces it")
-    aside = start_aside(out)
-    try:
+    with replacing(out) as aside:
         for name in (MANIFEST_NAME, *verify_bundle(bundle).files):
             shutil.copyfile(bundle / name, aside / name)
-        manifest = add_shortlist(aside, options, report)
-        put_in_place(aside, out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return manifest
+        return add_shortlist(aside, options, report)
 
 
 def add_shortlist(

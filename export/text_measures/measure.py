@@ -29,7 +29,7 @@ from export.text_measures.dev_translator import DevTranslator
 from export.text_measures.learn_lexicon import Learnt, LexiconTexts, MeasureError
 from export.text_measures.masks import measure_masks
 from export.text_measures.output_checks import measure_checks
-from model.checkpoint import put_in_place, start_aside
+from model.checkpoint import replacing
 from model.data.corpus import read_lines, read_parallel
 
 LEXICON_FILE = "lexicon.npz"
@@ -72,15 +72,10 @@ def measure_bundle(bundle: Path, options: MeasureOptions, report: Report = lambd
     Raises:
         MeasureError: as `add_text_measures`, which see for the others.
     """
-    aside = start_aside(bundle)
-    try:
+    with replacing(bundle) as aside:
         for name in (MANIFEST_NAME, *verify_bundle(bundle).files):
             shutil.copyfile(bundle / name, aside / name)
-        manifest = add_text_measures(aside, options, report)
-        put_in_place(aside, bundle)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return manifest
+        return add_text_measures(aside, options, report)
 
 
 def add_text_measures(

@@ -54,6 +54,8 @@ def show(command: str, text: str) -> int:
     Returns:
         The exit code.
     """
+    if sys.stdout is None:
+        return fail(command, EXIT_FAILED, "standard output is closed: give > FILE")
     try:
         print(text, end="", flush=True)  # noqa: T201 - this is the command line
     except OSError as error:
@@ -71,5 +73,5 @@ def fail_at_stream(command: str, error: OSError) -> int:
 
 def discard_output() -> None:
     """Point standard output at nothing, or the interpreter's last flush complains about what it is at."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # it may be closed, and None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

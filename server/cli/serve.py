@@ -274,16 +274,15 @@ def _stream(
         closed = "output" if sys.stdout is None else "input"
         return fail(command, EXIT_FAILED, f"standard {closed} is closed: give < FILE and > FILE")
     source, output = None if given is not None else sys.stdin.fileno(), sys.stdout.buffer
-    bar = tqdm(
-        total=sum(map(len, given or ())) if source is None else _file_size(source),
-        unit="B",
-        unit_scale=True,
-        desc="translating",
-        file=sys.stderr,
-        disable=None if progress is None else not progress,
-    )
     try:
-        with bar:
+        with tqdm(
+            total=sum(map(len, given or ())) if source is None else _file_size(source),
+            unit="B",
+            unit_scale=True,
+            desc="translating",
+            file=sys.stderr,
+            disable=None if progress is None else not progress,
+        ) as bar:
             for line in translator.run([given or []] if source is None else read_lines(source)):
                 output.write(line.text.encode("utf-8"))
                 if line.is_last_of_batch:

@@ -156,7 +156,9 @@ def test_words_are_those_of_the_translations(
     assert Answer(200, json.dumps(said, separators=separators).encode(), None).words == words
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b"ja", b"5", b"[]", b"{}", b'{"translatedText":[5]}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff", b"ja", b"5", b"[]", b"{}", b'{"translatedText":[5]}', b"[" * 100_000]
+)
 def test_an_answer_without_a_translation_has_no_words(body: bytes) -> None:
     with pytest.raises(ValueError, match="no translatedText"):
         _ = Answer(200, body, None).words

@@ -119,15 +119,9 @@ class Graph:
         Returns:
             The new session; None if the files are not what they were, or cannot be loaded any more.
         """
-        if not self._is_unchanged():
-            _log.warning(_CHANGED)
-            return None
-        try:
-            self.shared = self._load(self._threads)
-        except BundleError as error:
-            _log.warning("going on without another session: %s", error)
-            return None
-        return self.shared
+        if (renewed := self._load_again(self._threads)) is not None:
+            self.shared = renewed
+        return renewed
 
     def session(self, alone: bool) -> ort.InferenceSession:
         """Give the session for a run."""
@@ -135,13 +129,17 @@ class Graph:
             return self.shared
         with self._lock:
             if self._solo is None and self._solo_threads:
-                if not self._is_unchanged():
-                    _log.warning(_CHANGED)
-                    self._solo_threads = 0
-                    return self.shared
-                try:
-                    self._solo = self._load(self._solo_threads)
-                except BundleError as error:
-                    _log.warning("going on without another session: %s", error)
-                    self._solo_threads = 0
+                self._solo = self._load_again(self._solo_threads)
+                if self._solo is None:
+                    self._solo_threads = 0  # what failed once is not tried again
             return self._solo or self.shared
+
+    def _load_again(self, threads: int) -> ort.InferenceSession | None:
+        if not self._is_unchanged():
+            _log.warning(_CHANGED)
+            return None
+        try:
+            return self._load(threads)
+        except BundleError as error:
+            _log.warning("going on without another session: %s", error)
+            return None

@@ -54,8 +54,8 @@ class Way:
     """How the sentences of a request are translated.
 
     Attributes:
-        source: language of the text.
-        target: language of the translation.
+        source: language of the text, its base: `de` where the bundle says `deu_Latn`.
+        target: so the language of the translation.
         framing: ids around every sentence, which tell a multilingual model the direction.
         hypotheses: translations wanted of each.
         guard: `off` leaves the model's words alone, `flag` checks them, `mend` also tries again.

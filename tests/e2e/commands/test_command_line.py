@@ -93,6 +93,7 @@ def test_an_error_is_one_line_that_names_its_command(arguments: list[str], code:
         (["translate", "BUNDLE"], ">/dev/full", "standard input or output: No space left on device"),
         (["translate", "BUNDLE"], "<&-", "standard input is closed: .*"),
         (["translate", "BUNDLE"], ">&-", "standard output is closed: .*"),
+        (["api-key", "shop"], ">&-", "standard output is closed: .*"),
         (["explain", "BUNDLE", "x"], ">/dev/full", "standard input or output: No space left on device"),
     ],
 )

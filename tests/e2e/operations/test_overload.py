@@ -37,7 +37,7 @@ def load(server: RunningServer, plan: Plan, **fields: object) -> dict[str, Any]:
     """Run a load from this process."""
     generator = Generator(Target.parse(server.url), make_bodies(TEXTS, FIELDS | fields), plan)
     asyncio.run(generator.run())
-    return summarise(generator.samples, plan, plan.end_s)
+    return summarise(generator.samples, plan)
 
 
 @contextmanager

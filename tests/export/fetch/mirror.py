@@ -16,6 +16,7 @@ class Mirror(ThreadingHTTPServer):
         resumes: whether ranges are honored.
         states_length: whether sizes are said.
         has_tags: whether files have ETags, hashes of their content.
+        tags_parts: whether parts have them, too.
     """
 
     daemon_threads = True
@@ -28,7 +29,7 @@ class Mirror(ThreadingHTTPServer):
         self.redirects: dict[str, str] = {}
         self.asked: list[tuple[str, str]] = []
         self.cuts = 0
-        self.resumes = self.states_length = self.has_tags = True
+        self.resumes = self.states_length = self.has_tags = self.tags_parts = True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -46,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._start(404, {"Content-Length": "0"})
             return
         tag, begin = f'"{hashlib.sha256(content).hexdigest()}"', 0
-        headers = {"ETag": tag} if mirror.has_tags else {}
+        headers = {"ETag": tag} if mirror.has_tags and (mirror.tags_parts or not asked) else {}
         if asked and mirror.resumes and self.headers.get("If-Range") == tag:
             begin = int(asked.removeprefix("bytes=").rstrip("-"))
             headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"

@@ -29,8 +29,11 @@ def test_a_file_comes_whole_and_stays(mirror: Mirror, tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["file"]
 
 
-def test_a_cut_connection_is_continued_where_it_ended(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.cuts = 3
+@pytest.mark.parametrize("tags_parts", [True, False])
+def test_a_cut_connection_is_continued_where_it_ended(
+    mirror: Mirror, tmp_path: Path, tags_parts: bool
+) -> None:
+    mirror.cuts, mirror.tags_parts = 3, tags_parts
     assert download(f"{mirror.url}/file", tmp_path / "file").read_bytes() == CONTENT
     begins = [int(asked.removeprefix("bytes=").rstrip("-")) for _, asked in mirror.asked if asked]
     assert begins == [200_000, 300_000, 350_000]

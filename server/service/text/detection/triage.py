@@ -17,7 +17,10 @@ _TAG = re.compile(r"<!--|<(/?)([A-Za-z][\w-]*+)[^<>]*+>|<[!?/][^<>]*+>")
 _WHITE = re.compile(r"\s+")
 _VERBATIM = frozenset({"script", "style", "code", "pre", "math", "svg", "kbd", "samp", "tt", "template"})
 _VOWELS = frozenset("aeiouy")
-_NUMBERED_WORD = re.compile(r"\W*\d[\d.,]*(?:st|nd|rd|th|s)?(?:-[A-Za-z][a-z]+)+\W*")  # `(24-hour)`
+# `(24-hour)`, `10,000-square`; not `00042-main`, `#1234-fix`.
+_NUMBERED_WORD = re.compile(
+    r"[\"'(\[“‘]*(?:[1-9]\d{0,2}(?:[.,]\d+)*|(?:1\d|20)\d\d)(?:st|nd|rd|th|s)?(?:-[A-Za-z][a-z]+)+\W*"
+)
 _SENTENCE_END = re.compile(r"[.!?…:;\n]+")
 # Below these a stated source is believed: names, titles and loanwords are often words of the target language.
 _FEWEST_WORDS = 4

@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from server.service.text.languages import base_language
 from server.service.text.protection.words import Word, find_words
 from server.service.text.segment import Segment, Target
 
@@ -148,8 +147,8 @@ class Glossary:
 
 
 def fold(text: str) -> str:
-    """Take away what does not part one word from another: capitals, and how its apostrophe is written."""
-    return text.replace("’", "'").casefold()
+    """Take away what does not part one word from another: capitals, joiners, the shape of apostrophes."""
+    return _JOINERS.sub("", text.replace("’", "'")).casefold()
 
 
 def words_of(term: str, language: str = "") -> tuple[str, ...]:
@@ -183,7 +182,7 @@ def occurrences(term: str, text: Segment | Target) -> list[tuple[int, int]]:
 
 def _parted(text: str, words: Sequence[Word], language: str) -> list[Word]:
     """Cut off English genitives, `dog's`, and what French puts behind its verbs: `joues-tu`."""
-    pattern = _FRENCH_PRONOUN if base_language(language) == "fr" else _GENITIVE
+    pattern = _FRENCH_PRONOUN if language == "fr" else _GENITIVE
     if "'" not in text and "’" not in text and "-" not in text:
         return list(words)
     cut: list[Word] = []

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from server.service.text.glossary.entries import Match, fold, occurrences, words_of
 from server.service.text.glossary.joints import joint
-from server.service.text.languages import base_language
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.protection.linking import Aligner, link_words
@@ -79,7 +78,7 @@ class TermSubstitution:
         """
         self._segment = segment
         self._aligner = aligner
-        self._language = base_language(target_language)
+        self._language = target_language
         self._prefix = prefix
         self._source = find_words(segment.text, segment.spans)
 
@@ -106,13 +105,9 @@ class TermSubstitution:
         edits: dict[Match, tuple[int, int, str]] = {}
         for match in left:
             piece = self._piece(match, words, sources_of, taken)
-            edit = (
-                None
-                if piece is None
-                else self._edit(match, target, words[piece.start], words[piece.stop - 1])
-            )
-            if piece is not None and edit is not None:
-                taken.update(piece)
+            edit = None if piece is None else self._edit(match, target, words, piece, taken)
+            if edit is not None:
+                taken.update(_range(words, *edit[:2]))
                 edits[match] = edit
         missing = tuple(match for match in left if match not in edits)
         return Substituted(target.edited(sorted(edits.values())), missing, tuple(edits))
@@ -188,19 +183,21 @@ class TermSubstitution:
                 return None
         return piece
 
-    def _edit(self, match: Match, target: Target, first: Word, last: Word) -> tuple[int, int, str] | None:
+    def _edit(
+        self, match: Match, target: Target, words: Sequence[Word], piece: range, taken: set[int]
+    ) -> tuple[int, int, str] | None:
         """Give the edit that writes a term in the place of some words; None if it would not fit."""
-        text, start = target.text, first.start
+        text, start, end = target.text, words[piece.start].start, words[piece.stop - 1].end
         if start < len(self._prefix) and text.startswith(self._prefix):
             return None
-        old = text[start : last.end]
-        new = self._cased(match, old, is_first=_BEGINS.search(text[:start]) is not None)
-        if new is None:
+        new = self._cased(match, text[start:end], is_first=_BEGINS.search(text[:start]) is not None)
+        fitted = None if new is None else joint(text[:start], new, self._language)
+        if new is None or fitted is None:
             return None
-        before = joint(text[:start], new, self._language)
-        if before is None:
-            return None
-        return start - before[0], last.end, before[1] + new
+        length, instead = fitted
+        if length and any(at in taken or words[at].span >= 0 for at in _range(words, start - length, start)):
+            length, instead = 0, ""  # another term wrote it, or nobody may
+        return start - length, end, instead + new
 
     def _cased(self, match: Match, old: str, *, is_first: bool) -> str | None:
         """Give a term the capitals of what it replaces; None if they say that it is another kind of word.

@@ -10,10 +10,7 @@ from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Target, is_usual
 
-# The point of an abbreviation before another mark is none of the end: `U.S.?`.
-# Bounded, as they are looked for at every character.
-_FINAL = re.compile(r"(?!(?<=\w)\.[!?])[\s.!?…:;,。！？]{1,50}$")
-_CLOSED_END = re.compile(r"[.!?…]{1,50}(?=\s?[\"”“»]\Z)")
+_FINAL_MARKS = ".!?…:;,。！？"
 _SPACE_BEFORE = {"fr": "?!:;"}
 _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
 CAPITAL_NOUNS = frozenset({"de", "lb"})
@@ -102,15 +99,13 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     if source[-1:] == text[-1:] and source[-2:-1].isalnum() and text[-2:-1].isalnum() and not target.spans:
         return []  # most sentences: the same single mark, or none
     free_from = max((span.end for span in target.spans), default=0)
-    wanted, found = _FINAL.search(source), _FINAL.search(target.text, free_from)
-    if not wanted and not found and not _CLOSED_END.search(source):
-        found = _CLOSED_END.search(target.text, free_from)
-        return [] if found is None else [(*found.span(), "")]
-    mark = wanted[0].strip() if wanted else ""
-    start = found.start() if found else len(target.text)
-    has = found[0].strip() if found else ""
+    start, wanted = _final_start(text, free_from), source[_final_start(source) :]
+    if not wanted and start == len(text) and not _closed_marks(source):
+        closed = _closed_marks(text, free_from)
+        return [(closed.start, closed.stop, "")] if closed else []
+    mark, has = wanted.strip(), text[start:].strip()
     if has == mark or _same_mark(has, mark, "¡" in target.text):
-        return [] if has or not found else [(start, len(text), "")]  # white space alone
+        return [] if has or start == len(text) else [(start, len(text), "")]  # white space alone
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
     edits = [(start, len(target.text), space + mark)]
     for end, opening in _OPENING_OF.get(language, {}).items():
@@ -121,6 +116,24 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
             if not any(span.start <= place < span.end for span in target.spans):
                 edits.insert(0, (place, place + 1, ""))
     return edits
+
+
+def _final_start(text: str, free_from: int = 0) -> int:
+    """Find where the marks and white space begin that end a text; its length if there are none."""
+    at = len(text)
+    while at > free_from and (text[at - 1] in _FINAL_MARKS or text[at - 1].isspace()):
+        at -= 1
+    is_abbreviation = text[at : at + 1] == "." and text[at + 1 : at + 2] in ("!", "?")  # `U.S.?`
+    return at + (is_abbreviation and text[at - 1 : at].isalnum())
+
+
+def _closed_marks(text: str, free_from: int = 0) -> range:
+    """Find the marks that end a sentence before the quote that ends a text."""
+    if not text.endswith(('"', "”", "“", "»")):
+        return range(0)
+    end = len(text) - 1
+    end -= text[:end][-1:].isspace()
+    return range(max(free_from, len(text[:end].rstrip(".!?…"))), end)
 
 
 def _same_mark(has: str, mark: str, is_opened: bool) -> bool:

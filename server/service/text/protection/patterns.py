@@ -260,7 +260,7 @@ def find_numbers(segment: Segment) -> list[Span]:
     # Without the words of the spans: no number grows into one that it touches.
     text = segment.edited([(start, end, "\n" * (end - start)) for start, end in kept]).text
     found = [*_matches(text), *(match.span() for match in _PLAIN_NUMBER.finditer(text))]
-    free = [one for one in found if not any(start < one[1] and one[0] < end for start, end in kept)]
+    free = [(start, end) for start, end in found if "\n" not in text[start:end]]
     return [Span(start, end) for start, end in _whole_words(text, free)]
 
 

@@ -10,8 +10,6 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from server.service.text.languages import base_language
-
 # Behind a mark that a space follows, or that needs none; how good a place it is.
 _MARKS = {
     **dict.fromkeys(".!?…;。！？；।؟", 1.0),
@@ -66,7 +64,7 @@ def clause_borders(
         Offsets above 0 and below the length of the text, ascending; none if the sentence is short enough. A
         clause is longer than `most` only if it is one character or one kept part.
     """
-    places = _Places(text, base_language(language), kept)
+    places = _Places(text, language, kept)
     borders: list[int] = []
     ranges = [(0, len(text))]
     while ranges:

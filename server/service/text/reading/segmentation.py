@@ -11,7 +11,6 @@ from typing import Literal
 
 import sentencex
 
-from server.service.text.languages import base_language
 from server.service.text.reading.abbreviations import Abbreviations, abbreviations
 
 # The library's time grows with the square of what it is given.
@@ -19,6 +18,7 @@ _WINDOW = 8000
 _CLOSERS = "\"'”’»›“」』）)\\]"
 _MARKS = ".!?…"
 # A mark, perhaps closed, white space, perhaps opened, a capital or a digit: all places that a rule may add.
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _CANDIDATE = re.compile(f"[{_MARKS}][{_CLOSERS}]{{0,3}}\\s+(?=[\"'“„«»‹(\\[¿¡]{{0,3}}[^\\W_a-z])")
 # Without a space between them: `I went.She came.`, but not `System.Out`.
 _GLUED_BEFORE = re.compile(r"\s[a-zß-ÿ]{2,20}[.!?]$")
@@ -66,7 +66,6 @@ def sentence_borders(text: str, language: str, kept: Sequence[tuple[int, int]] =
         Offsets above 0 and below the length of the text, ascending, none inside of a kept part; the white
         space between two sentences goes with the first one.
     """
-    language = base_language(language)
     words = abbreviations(language)
     masked = _masked(text, kept)
     found = set(_library_borders(masked, language))
@@ -102,6 +101,7 @@ def _masked(text: str, kept: Sequence[tuple[int, int]]) -> str:
 
 
 def _library_borders(text: str, language: str) -> Iterator[int]:
+    text = _WIDE_SPACE.sub(" ", text)  # before a full stop they make the library panic: `B\u00a0.`
     start = 0
     while start < len(text):
         end = _window_end(text, start)

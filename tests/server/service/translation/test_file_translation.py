@@ -11,8 +11,8 @@ from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 
 
-def translator(engine: FakeEngine, *, split: bool = True) -> LineTranslator:
-    model = served_model(engine)
+def translator(engine: FakeEngine, *, split: bool = True, **changes: object) -> LineTranslator:
+    model = served_model(engine, **changes)
     return LineTranslator(
         model, request_limits(Settings(), model.manifest), RequestedOptions(), LineOptions(split=split)
     )
@@ -71,6 +71,14 @@ def test_without_splitting_a_line_is_one_sequence() -> None:
     engine = FakeEngine()
     assert translate(b"one. two.\n", engine, split=False) == "ONE. TWO.\n"
     assert [len(sources) for _, sources, _, _ in engine.submitted] == [1]
+
+
+@pytest.mark.parametrize("source", ["de", "de-AT", "deu_Latn"])
+def test_sentences_are_those_of_the_language_whatever_its_code(source: str) -> None:
+    engine = FakeEngine()
+    lines = translator(engine, directions=[{"source": source, "target": "fra_Latn"}])
+    list(lines.run([["Wir sehen uns am 3. Mai in Köln.\n".encode()]]))
+    assert len(engine.submitted[0][1]) == 1
 
 
 def test_bytes_that_are_not_utf8_name_their_line() -> None:

@@ -24,9 +24,9 @@ def request(*texts: str, timeout_s: float = 5.0, source: str = "en", **changes: 
     return TranslationRequest("r1", texts, source, "de", time.monotonic() + timeout_s, **changes)
 
 
-def run(engine: FakeEngine, test: Callable[[Translator], Awaitable[Any]]) -> Any:
+def run(engine: FakeEngine, test: Callable[[Translator], Awaitable[Any]], **changes: object) -> Any:
     async def main() -> Any:
-        model = served_model(engine)
+        model = served_model(engine, **changes)
         translator = Translator(model, request_limits(Settings(), model.manifest))
         try:
             return await test(translator)
@@ -49,6 +49,14 @@ def test_texts_come_back_in_order() -> None:
     assert translation.sentences == 4
     assert translation.finish_reasons == {"eos": 4}
     assert set(translation.stages_s) == {"tokenize", "queue", "encode", "decode", "detokenize"}
+
+
+def test_sentences_are_those_of_the_language_whatever_its_code() -> None:
+    engine = FakeEngine()
+    asked = request("Wir sehen uns am 3. Mai in Köln.", source="deu_Latn")
+    pairs = [{"source": "deu_Latn", "target": "fra_Latn"}]
+    run(engine, lambda t: t.translate(asked, "deu_Latn", "fra_Latn"), directions=pairs)
+    assert len(engine.submitted[0][1]) == 1
 
 
 def test_nothing_to_translate_never_reaches_the_engine() -> None:

@@ -76,7 +76,9 @@ def test_scripts_are_those_of_the_language() -> None:
     assert written_in("Привет", "tlh", False)  # a code that nothing is known of
 
 
-@pytest.mark.parametrize("text", ["a8f5f167f44f4964", "QWERTZ-9981-ZZXK", "b)", "(c)", "AB12CD 99FF00"])
+@pytest.mark.parametrize(
+    "text", ["a8f5f167f44f4964", "QWERTZ-9981-ZZXK", "b)", "(c)", "AB12CD 99FF00", "00042-main", "#1234-fix"]
+)
 def test_codes_are_left(text: str) -> None:
     assert is_code(text)
     assert stated(text, "en", "de") is None
@@ -101,6 +103,9 @@ def test_codes_are_left(text: str) -> None:
         "(20-minute)",
         "19th-century",
         "30-Tage",
+        "1990s-era",
+        "10,000-square",
+        "3.5-inch",
         "10-year-old",
     ],
 )

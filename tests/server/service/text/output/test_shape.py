@@ -25,6 +25,9 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("en-de", "Wait...", "Warte.", "Warte..."),
         ("en-fr", "Who is it?", "Qui est-ce.", "Qui est-ce\u202f?"),
         ("en-fr", "Name:", "Nom", "Nom\u202f:"),
+        ("en-fr", "Name" + 80 * ".", "Nom", "Nom" + 80 * "."),
+        ("en-fr", "Name", "Nom" + 80 * ".", "Nom"),
+        ("en-de", '"Yes"', '"Ja' + 80 * "." + '"', '"Ja"'),
         ("fr-en", "Qui est-ce ?", "Who is it.", "Who is it?"),
         ("en-es", "Who is it?", "Quién es.", "¿Quién es?"),
         ("en-es", "Who is it", "¿Quién es?", "Quién es"),
@@ -148,9 +151,10 @@ def test_spans_keep_their_characters_and_words_are_not_lost(
 
 
 @pytest.mark.parametrize("mark", [".", "…", "! "])
-def test_time_is_linear(mark: str) -> None:
+@pytest.mark.parametrize("end", ["-", "", '  "'])
+def test_time_is_linear(mark: str, end: str) -> None:
     def seconds(count: int) -> float:
-        text = "Yes" + mark * count + "-"
+        text = "Yes" + mark * count + end
         times = []
         for _ in range(3):
             began = time.thread_time()

@@ -41,11 +41,6 @@ def test_the_best_place_is_taken(language: str, text: str) -> None:
     assert "|".join(cut(text.replace("|", ""), language, 12 if "One" not in text else 8)) == text
 
 
-def test_a_code_with_a_script_has_the_conjunctions_of_its_language() -> None:
-    text = "Ich habe den Mann gestern gesehen weil er in dem Haus neben der alten Kirche am Fluss wohnt."
-    assert cut(text, "deu_Latn", 12) == cut(text, "de", 12) != cut(text, "", 12)
-
-
 def test_a_short_sentence_stays_whole() -> None:
     assert cut("I came, I saw, and I won the whole game.", "en", 10) == [
         "I came, I saw, and I won the whole game."

@@ -27,6 +27,7 @@ def read(source: str, references: tuple[str, ...] = ()) -> Segment:
         ('[a *b*](<x y> "t") c', "a b c", '[ * * ](<x y> "t")'),
         ("![a](b.png) [![c](d)](e)", "a c", "![ ](b.png) [ ![ ](d) ](e)"),
         ("[a](b(c)d)", "a", "[ ](b(c)d)"),
+        ('[a]( "t") b', "a b", '[ ]( "t")'),
         ("[a][1] b[^2]", "a b", "[ ][1] [^2]"),
         ("[b]a[/b] [url=http://x]c[/url] d", "a c d", "[b] [/b] [url=http://x] [/url]"),
         ('[button url="/a" style="b"]c[/button]', "c", '[button url="/a" style="b"] [/button]'),

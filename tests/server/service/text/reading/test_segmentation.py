@@ -188,9 +188,10 @@ def test_kept_parts_are_words(line: str, parts: list[str]) -> None:
     assert marked(text, sentence_borders(text, "en", kept)) == line
 
 
-def test_a_code_with_a_region_or_a_script_has_the_rules_of_its_language() -> None:
-    for code in ("de", "de-AT", "de_AT", "deu_Latn"):
-        assert sentence_borders("Wir sehen uns am 3. Mai in Köln.", code) == []
+@pytest.mark.parametrize("space", ["\u0085", "\u00a0", "\u2003", "\u2028", "\u202f", "\u3000"])
+def test_wide_spaces_are_spaces(space: str) -> None:
+    text = "Take vitamin B{0}. All is{0}good.".format
+    assert sentence_borders(text(space), "en") == sentence_borders(text(" "), "en") == [17]
 
 
 def test_the_sentences_of_a_long_text_are_those_of_its_parts() -> None:
