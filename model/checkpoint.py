@@ -211,9 +211,6 @@ def write_directory(
     """Write tensor files, text files and copies of files or bytes into a new directory, flush it, swap it in.
 
     A crash at any point leaves the old directory or the new one, never a mixture.
-
-    Raises:
-        CheckpointError: as `replacing`, which see.
     """
     with replacing(target) as aside:
         for name, group in tensors.items():
