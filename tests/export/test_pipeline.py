@@ -181,7 +181,8 @@ def test_force_replaces_a_bundle_and_leaves_nothing_behind(
 ) -> None:
     out = tmp_path / "bundle"
     out.mkdir()
-    (out / "old").write_bytes(b"")
+    for name in ("manifest.json", "old"):
+        (out / name).write_bytes(b"")
     (tmp_path / ".bundle.partial").mkdir()
     own = factories.parallel_text(12, seed=99)[0]
     golden = tmp_path / "golden.en"
