@@ -184,6 +184,7 @@ _ALWAYS = re.compile(
     "|".join(
         [
             _CODE,
+            r"(?<!\w)_{3,}(?!\w)",  # a line to fill in
             f"(?P<address>{_ADDRESS})",
             _PLACEHOLDER,
             f"(?P<path>{_PATH})",

@@ -117,6 +117,11 @@ def test_a_number_that_models_copy_is_found_whole_when_one_has_lost_it(number: s
     assert [text[span.start : span.end] for span in find_numbers(Segment(text))] == [number]
 
 
+def test_a_line_to_fill_in_comes_back_as_long_as_it_was() -> None:
+    assert found("Name*: ____________, date: ___") == ["____________", "___"]
+    assert found("a _ sign, a __ sign") == []
+
+
 @pytest.mark.parametrize("text", PLAIN)
 def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
     assert found(text) == []
