@@ -22,7 +22,8 @@ from server.service.models.loading import load_model
 from server.service.models.served_model import ServedModel, text_side
 from server.service.request_limits import request_limits
 from server.service.text.codec import Reading, TextCodec
-from server.service.text.sentences import TranslatedSentence, Way
+from server.service.text.options import Way
+from server.service.text.sentences import TranslatedSentence
 from server.service.translation.decoding_options import choose_each
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings

@@ -22,8 +22,7 @@ from server.service.text.codec import Reading, TextCodec, TextTranslation
 from server.service.text.explanation.confidence import Confident
 from server.service.text.explanation.explained import fields_of
 from server.service.text.jobs import ModelInput
-from server.service.text.options import TextOptions
-from server.service.text.sentences import Way
+from server.service.text.options import TextOptions, Way
 from server.service.translation.decoding_options import choose_each, with_token_scores
 from server.service.translation.file_translation import choose_direction
 from server.service.translation.request import RequestedOptions

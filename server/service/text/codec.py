@@ -12,13 +12,13 @@ from server.service.text.explanation.explained import NOTHING, Explanation, expl
 from server.service.text.glossary.enforcement import TermUse, merged
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
-from server.service.text.options import TextOptions
+from server.service.text.options import TextOptions, Way
 from server.service.text.protection.patterns import compile_protected
 from server.service.text.protection.signatures import keep_signatures
 from server.service.text.reading.html import read_attributes, read_html
 from server.service.text.reading.plain import read_plain
 from server.service.text.segment import Segment
-from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
+from server.service.text.sentences import SentenceTranslator, TranslatedSentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,22 @@ the fields of `POST /translate`, flags of `dragoman translate` and the table in 
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from export.bundle import Framing
 from server.engine.options import define, options_of
 from server.errors import InvalidOptionError
+from server.service.text.glossary.entries import Glossary
+from server.service.text.languages import base_language
 
 MAX_PROTECTED = 100
 """Words and patterns that a request may name."""
 MAX_PROTECTED_CHARS = 200
 """Characters of one of them."""
 _PATTERN_BYTES = 1 << 20
+_NO_FRAMING = Framing((), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +128,38 @@ def _compile(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         raise ValueError("not a pattern") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the sentences of a request are translated.
+
+    Attributes:
+        source: language of the text; `de` whether the bundle says `de` or `deu_Latn`.
+        target: language of the translation.
+        framing: ids around every sentence, which tell a multilingual model the direction.
+        hypotheses: translations wanted of each.
+        guard: `off` leaves the model's words alone, `flag` checks them, `mend` also tries again.
+        every_hypothesis: whether hypotheses that differ in marks alone are kept, too.
+        may_be_cut: whether the client limits lengths, so that a cut translation is no fault of the model.
+        glossary: terms of the request.
+        keep: whether to keep of each sentence what its translation is explained with.
+    """
+
+    source: str
+    target: str
+    framing: Framing = _NO_FRAMING
+    hypotheses: int = 1
+    guard: str = "mend"
+    every_hypothesis: bool = False
+    may_be_cut: bool = False
+    glossary: Glossary | None = None
+    keep: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", base_language(self.source))
+        object.__setattr__(self, "target", base_language(self.target))
+
+    def framed(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Put around the ids of a sentence what tells the model the direction."""
+        return (*self.framing.source_prefix, *ids, *self.framing.source_suffix)

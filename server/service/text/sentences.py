@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from export.bundle import Framing
 from server.engine.sequence import FinishReason, SequenceResult
 from server.service.text.drafts import (
     CUT_RUNG,
@@ -27,10 +26,10 @@ from server.service.text.drafts import (
     without_spans,
 )
 from server.service.text.glossary.enforcement import TermUse, whole_sentence, with_terms
-from server.service.text.glossary.entries import Glossary
 from server.service.text.glossary.substitution import TermAligner, TermSubstitution
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
+from server.service.text.options import Way
 from server.service.text.output.checks import MARKS, Checked, marks_agree, numbers_agree, without_loops
 from server.service.text.protection.linking import Aligner
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
@@ -40,44 +39,12 @@ from server.service.text.protection.symbols import pairs_to_tags, spaced
 from server.service.text.protection.writing import write
 from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 
-_NO_FRAMING = Framing((), (), ())
 _MIN_WORDS_TO_CUT = 8
 _OF_WORDS = ("numbers", "names", "marks")  # alarms that say which words went wrong: no need to cut
 _BLOCKED_NGRAM = 3
 _MOST_ATTEMPTS = 2
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How the sentences of a request are translated.
-
-    Attributes:
-        source: language of the text, its base: `de` where the bundle says `deu_Latn`.
-        target: so the language of the translation.
-        framing: ids around every sentence, which tell a multilingual model the direction.
-        hypotheses: translations wanted of each.
-        guard: `off` leaves the model's words alone, `flag` checks them, `mend` also tries again.
-        every_hypothesis: whether hypotheses that differ in marks alone are kept, too.
-        may_be_cut: whether the client limits lengths, so that a cut translation is no fault of the model.
-        glossary: terms of the request.
-        keep: whether to keep of each sentence what its translation is explained with.
-    """
-
-    source: str
-    target: str
-    framing: Framing = _NO_FRAMING
-    hypotheses: int = 1
-    guard: str = "mend"
-    every_hypothesis: bool = False
-    may_be_cut: bool = False
-    glossary: Glossary | None = None
-    keep: bool = False
-
-    def framed(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Put around the ids of a sentence what tells the model the direction."""
-        return (*self.framing.source_prefix, *ids, *self.framing.source_suffix)
 
 
 @dataclass(frozen=True, slots=True)

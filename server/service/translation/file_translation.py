@@ -30,9 +30,8 @@ from server.service.text.explanation.explained import as_json
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.jobs import ModelInput
-from server.service.text.languages import Directions, base_language
-from server.service.text.options import TextOptions
-from server.service.text.sentences import Way
+from server.service.text.languages import Directions
+from server.service.text.options import TextOptions, Way
 from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
@@ -206,8 +205,8 @@ class LineTranslator:
         source, target = choose_direction(model.manifest, options.source, options.target)
         framing = model.manifest.framing(source, target)
         self._way = Way(
-            base_language(source),
-            base_language(target),
+            source,
+            target,
             framing,
             requested.num_hypotheses,
             options.text.guard,

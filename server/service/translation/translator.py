@@ -15,8 +15,7 @@ from server.service.request_limits import RequestLimits
 from server.service.text.codec import Document, Reading, TextCodec
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
-from server.service.text.languages import base_language
-from server.service.text.sentences import Way
+from server.service.text.options import Way
 from server.service.translation.cached_decoding import CachedDecoder, Decoded, Phase
 from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
 from server.service.translation.request import RequestedOptions, Translation, TranslationRequest
@@ -179,8 +178,8 @@ class Translator:
     ) -> tuple[Way, Reading]:
         """Say how the texts of a request are read, and what becomes of their sentences."""
         way = Way(
-            base_language(source),
-            base_language(target),
+            source,
+            target,
             self.model.manifest.framing(source, target),
             request.options.num_hypotheses,
             request.text_options.guard,

@@ -18,8 +18,7 @@ from server.service.request_limits import request_limits
 from server.service.text.codec import Reading, TextCodec, TextTranslation
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.model_text import Measured
-from server.service.text.options import TextOptions
-from server.service.text.sentences import Way
+from server.service.text.options import TextOptions, Way
 from server.service.translation.decoding_options import choose_each, with_token_scores
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings

@@ -104,15 +104,15 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
         closed = _closed_marks(text, free_from)
         return [(closed.start, closed.stop, "")] if closed else []
     mark, has = wanted.strip(), text[start:].strip()
-    if has == mark or _same_mark(has, mark, "¡" in target.text):
+    if has == mark or _same_mark(has, mark, "¡" in text):
         return [] if has or start == len(text) else [(start, len(text), "")]  # white space alone
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
-    edits = [(start, len(target.text), space + mark)]
+    edits = [(start, len(text), space + mark)]
     for end, opening in _OPENING_OF.get(language, {}).items():
-        if end in mark and opening not in target.text:
+        if end in mark and opening not in text:
             edits.insert(0, (0, 0, opening))
-        elif end not in mark and opening in target.text and end in has and target.text.count(opening) == 1:
-            place = target.text.index(opening)
+        elif end not in mark and opening in text and end in has and text.count(opening) == 1:
+            place = text.index(opening)
             if not any(span.start <= place < span.end for span in target.spans):
                 edits.insert(0, (place, place + 1, ""))
     return edits

@@ -17,8 +17,9 @@ from server.service.text.reading.abbreviations import Abbreviations, abbreviatio
 _WINDOW = 8000
 _CLOSERS = "\"'”’»›“」』）)\\]"
 _MARKS = ".!?…"
-# A mark, perhaps closed, white space, perhaps opened, a capital or a digit: all places that a rule may add.
+# Before a full stop they make the library panic: `B\u00a0.`
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
+# A mark, perhaps closed, white space, perhaps opened, a capital or a digit: all places that a rule may add.
 _CANDIDATE = re.compile(f"[{_MARKS}][{_CLOSERS}]{{0,3}}\\s+(?=[\"'“„«»‹(\\[¿¡]{{0,3}}[^\\W_a-z])")
 # Without a space between them: `I went.She came.`, but not `System.Out`.
 _GLUED_BEFORE = re.compile(r"\s[a-zß-ÿ]{2,20}[.!?]$")
@@ -101,7 +102,7 @@ def _masked(text: str, kept: Sequence[tuple[int, int]]) -> str:
 
 
 def _library_borders(text: str, language: str) -> Iterator[int]:
-    text = _WIDE_SPACE.sub(" ", text)  # before a full stop they make the library panic: `B\u00a0.`
+    text = _WIDE_SPACE.sub(" ", text)
     start = 0
     while start < len(text):
         end = _window_end(text, start)

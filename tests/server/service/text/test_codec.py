@@ -10,8 +10,7 @@ from server.errors import TextTooLongError
 from server.service.request_limits import RequestLimits
 from server.service.text.codec import Document, Reading, TextCodec, TextTranslation
 from server.service.text.model_text import ModelText
-from server.service.text.options import TextOptions
-from server.service.text.sentences import Way
+from server.service.text.options import TextOptions, Way
 from server.service.text.truecasing import Truecaser
 from tests.server.fake_engine import EOS_ID, FakeEngine, FakeTokenizer
 

@@ -15,8 +15,9 @@ from model.tokenizer import Tokenizer
 from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 from server.service.text.jobs import Job, ModelInput, T, together
 from server.service.text.model_text import Measured, ModelText
+from server.service.text.options import Way
 from server.service.text.segment import Segment, Span, Tag
-from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
+from server.service.text.sentences import SentenceTranslator, TranslatedSentence
 from server.service.text.truecasing import Truecaser
 from tests.server.fake_engine import EOS_ID, FakeTokenizer
 from tests.support.examples import examples

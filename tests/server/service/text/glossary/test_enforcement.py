@@ -9,8 +9,9 @@ from server.service.text.glossary.enforcement import TermUse, merged
 from server.service.text.glossary.entries import Glossary, make_entry
 from server.service.text.jobs import ModelInput
 from server.service.text.model_text import Measured, ModelText
+from server.service.text.options import Way
 from server.service.text.segment import Segment, Span, Tag
-from server.service.text.sentences import SentenceTranslator, TranslatedSentence, Way
+from server.service.text.sentences import SentenceTranslator, TranslatedSentence
 from tests.server.fake_engine import EOS_ID, FakeTokenizer
 
 GLOSSARY = Glossary([make_entry("dog", "Fido", ["Fidos"]), make_entry("save", "sichern")])

@@ -9,8 +9,9 @@ from model.tokenizer import Tokenizer
 from server.engine.sequence import Hypothesis, SequenceResult
 from server.service.models.loading import read_measured
 from server.service.text.model_text import Measured, ModelText
+from server.service.text.options import Way
 from server.service.text.segment import Segment, Span, Target
-from server.service.text.sentences import SentenceTranslator, Way
+from server.service.text.sentences import SentenceTranslator
 
 
 @pytest.fixture(scope="module")
