@@ -1,9 +1,9 @@
 """What a sentence must not say, must not say again, and has to say: changes to the scores before a choice.
 
 In this order, every step: `repetition_penalty`; `no_repeat_ngram_size`; the tokens that the model never
-writes; the end token while `min_decoding_length` is not reached; `required` (see `search.required`). Bans
-set a score to minus infinity. What is *forced* (`target_prefix`, and the end token at the last step of models
-that want it) replaces the choice itself and costs nothing.
+writes; the end token while `min_decoding_length` is not reached and there is anything else to write;
+`required` (see `search.required`). Bans set a score to minus infinity. What is *forced* (`target_prefix`, and
+the end token at the last step of models that want it) replaces the choice itself and costs nothing.
 
 Sentences without options cost one look at an array of flags for all of them. Every row is changed on its own,
 so a sentence gets the same bits alone and in any batch.
@@ -144,7 +144,7 @@ class Constraints:
             self._forbid(logits, np.arange(count), self._never, columns)
         short = np.flatnonzero(steps < self._min_length[:count])
         if len(short):
-            self._forbid(logits, short, self._end, columns)
+            self._forbid_end(logits, short, columns)
         if self._required is not None:
             self._required.apply(logits, steps, columns, normalisers)
 
@@ -209,6 +209,17 @@ class Constraints:
         column = columns.find(places[:, None], tokens)
         sentence, which = np.nonzero(column >= 0)
         by_sentence[places[sentence], :, column[sentence, which]] = -np.inf
+
+    def _forbid_end(self, logits: Floats, short: Places, columns: CandidateIds) -> None:
+        """Forbid the end token in sentences [S] that are too short, but for rows with no other token."""
+        held = short[self._remembers[short]]
+        rows = (held[:, None] * self._width + np.arange(self._width)).reshape(-1)
+        column = np.repeat(columns.find(held, self._end), self._width)
+        ends = logits[rows, column]
+        self._forbid(logits, short, self._end, columns)
+        if len(rows):
+            stuck = logits[rows].max(axis=1) == -np.inf
+            logits[rows[stuck], column[stuck]] = ends[stuck]
 
     def _look_at(self, count: int) -> None:
         """Find out what the sentences in the first places want, after others came or left."""

@@ -168,3 +168,29 @@ def test_a_forced_end_ends_every_target_and_says_that_it_was_cut(width: int) -> 
     assert (result.hypotheses[0].tokens, result.finish_reason) == ((7, 7), "length")
     expected = 2 * (3.0 - np.log(np.exp(scores[0].astype(float)).sum())) / 3  # the forced token is free
     assert result.hypotheses[0].score == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("listed", [False, True], ids=["all words", "candidates"])
+def test_a_target_ends_before_its_least_length_where_no_other_token_is_left(width: int, listed: bool) -> None:
+    search = GreedySearch(1, EOS, (0,)) if width == 1 else BeamSearch(width, 1, EOS, (0,))
+    options = DecodingOptions(
+        beam_size=width, min_decoding_length=9, no_repeat_ngram_size=1, return_scores=True
+    )
+    search.admit(0, options, 20)
+    columns = CandidateIds(np.arange(8)[None], 8) if listed else CandidateIds()
+    scores = np.random.default_rng(3).standard_normal((width, 8)).astype(np.float32)
+    ended: list[int] = []
+    while not ended:
+        advance = search.advance(scores.copy(), columns)
+        assert not advance.broken
+        ended = advance.ended
+    (best, *_), reason = search.result(0).hypotheses, search.result(0).finish_reason
+    assert (sorted(best.tokens), reason) == ([2, 3, 4, 5, 6, 7], "eos")
+    assert np.isfinite(best.score)
+
+
+def test_a_model_that_scores_nothing_is_still_found_out() -> None:
+    search = GreedySearch(1, EOS)
+    search.admit(0, DecodingOptions(min_decoding_length=9, no_repeat_ngram_size=1), 20)
+    assert search.advance(np.full((1, 8), -np.inf, np.float32)).broken == [0]
