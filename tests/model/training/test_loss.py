@@ -1,9 +1,14 @@
+import os
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 import model.training.loss
+from model.config import TransformerConfig
+from model.training.batch_loss import BatchLoss
 from model.training.loss import projected_cross_entropy
+from model.transformer import Transformer
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -38,3 +43,16 @@ def test_bfloat16_states_stay_close_to_float32() -> None:
     rough, _ = projected_cross_entropy(hidden.bfloat16(), weight, None, targets, 0.1)
     assert rough.dtype == torch.float32
     assert float(rough) == pytest.approx(float(exact), rel=0.01)
+
+
+@pytest.mark.parametrize(("set_by_user", "expected"), [(None, "64"), ("7", "7")])
+def test_bf16_bounds_the_kernels_that_are_kept_unless_the_user_does(
+    monkeypatch: pytest.MonkeyPatch, set_by_user: str | None, expected: str
+) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.setenv(name, set_by_user or "")
+    if set_by_user is None:
+        monkeypatch.delenv(name)
+    config = TransformerConfig(source_vocab_size=20, target_vocab_size=20, d_model=16)
+    BatchLoss(Transformer(config), precision="bf16", pad_id=0)
+    assert os.environ[name] == expected
