@@ -119,6 +119,11 @@ _UNIT = (
 )
 # No sign of a placeholder: `20 %{key}`, `12 $t(x)`.
 _SUFFIX = rf"(?:[{_CURRENCY}](?![\w({{])|{_UNIT}(?!\w))"
+# `5 p.m.`, but not the German `um 8 am Montag`, `um 8 am besten`; the full stop may be that of the sentence.
+_STOP_OF_SENTENCE = r"[\"'”’»)\]\s]*$|\s+(?!Mon|Tue|Wed|Thu|Fri|Sat|Sun|[A-Z]{2,4}(?!\w))[A-ZÀ-Þ¿¡]"
+_HALF_DAY = (
+    rf"(?:[apAP]\. ?[mM](?:\.(?!{_STOP_OF_SENTENCE}))?|[aApP]M|pm|am(?! (?:[A-ZÄÖÜ\d]|\w{{2,20}}en(?!\w))))"
+)
 _NUMBER = "|".join([
     r"(?<![\w.])[A-Za-z]\w{0,20}(?P<gap> ?)(?:[<>=≤≥]|[!=<>]=)(?P=gap)[+\-−]?\d[\d.,]*(?<=\d)(?!\w)",  # n = 5
     r"(?<![\w.,])\d{1,2} ?h ?\d\d(?!\w)",
@@ -131,7 +136,7 @@ _NUMBER = "|".join([
     r"(?<![\w.,])[vV]?\d{1,9}\.\d{1,9}\.\d{1,9}(?:\.\d{1,9})?"  # version
     r"(?:[\-+][A-Za-z0-9]{1,40}(?:\.[A-Za-z0-9]{1,40}){0,4})?(?!\w|,\d)",
     r"(?<!\w)[vV]\d{1,9}(?:\.\d{1,9}){0,3}(?!\w)",
-    r"(?<![\w.,:])\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?(?:[ap]m|[ap]\.m\.))?(?!\w)",  # time
+    rf"(?<![\w.,:])\d{{1,2}}(?::\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?{_HALF_DAY})?| ?{_HALF_DAY})(?!\w)",  # time
     rf"(?:[{_CURRENCY}]|(?<!\w)(?:US|C|A|HK)\$|(?<!\w)(?:EUR|USD|GBP|CHF) ?)"
     r" ?[+\-−]?\d[\d.,'’\u00a0\u202f]*\d",
     rf"[{_CURRENCY}] ?\d(?!\d)",
@@ -227,8 +232,8 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
 
 
 def has_words_of_code(text: str) -> bool:
-    """Tell whether a text of nothing but letters may hold spans all the same: commands, bases of DNA."""
-    return any(name in text for name in _PROGRAM_ENDS) or _BASES.search(text) is not None
+    """Tell whether a text of nothing but letters may hold spans: commands, bases of DNA, `et al.`."""
+    return any(name in text for name in _PROGRAM_ENDS) or "et al." in text or _BASES.search(text) is not None
 
 
 def _matches(text: str) -> list[tuple[int, int]]:

@@ -164,3 +164,10 @@ def test_time_is_linear(mark: str, end: str) -> None:
 
     # Eight times the text in 64 times the time would be quadratic.
     assert seconds(16_000) < 24 * max(seconds(2_000), 1e-3)
+
+
+def test_the_full_stop_of_a_kept_abbreviation_ends_the_sentence_too() -> None:
+    kept = (Span(4, 10),)
+    stop = shape("We left at 5 p.m. sharp.", Target("Bis 5 p.m..", kept), "en", "de")
+    question = shape("Is it 5 p.m.?", Target("Bis 5 p.m.", kept), "en", "de")
+    assert (stop.text, question.text) == ("Bis 5 p.m.", "Bis 5 p.m.?")
