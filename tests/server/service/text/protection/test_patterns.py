@@ -147,6 +147,8 @@ def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
         ("Open 8 a.m. to 5 p.m. Monday, 9 am to 7:30 pm EST", ["8 a.m.", "5 p.m.", "9 am", "7:30 pm"]),
         ("From 9 a. m. on, at 6 P.M. GMT", ["9 a. m.", "6 P.M."]),
         ("Come at 10 a.m. Bring it (at 5 p.m.) until 6 p.m.", ["10 a.m", "5 p.m.", "6 p.m"]),
+        ("Run pip install geo-tools to start.", ["pip install geo-tools"]),
+        ("Then npm install -g a/b@2.0, or npm install again", ["npm install -g a/b@2.0", "npm install"]),
         ("see file(s), chapter(3) and a git (or two)", []),
         ("+44 20 7946 0812 20 °C", ["+44 20 7946 0812", "20 °C"]),
     ],
