@@ -45,11 +45,11 @@ def test_bfloat16_states_stay_close_to_float32() -> None:
     assert float(rough) == pytest.approx(float(exact), rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"])
 @pytest.mark.parametrize(("set_by_user", "expected"), [(None, "64"), ("7", "7")])
 def test_bf16_bounds_the_kernels_that_are_kept_unless_the_user_does(
-    monkeypatch: pytest.MonkeyPatch, set_by_user: str | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, name: str, set_by_user: str | None, expected: str
 ) -> None:
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
     monkeypatch.setenv(name, set_by_user or "")
     if set_by_user is None:
         monkeypatch.delenv(name)
