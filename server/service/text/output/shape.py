@@ -104,7 +104,7 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
         closed = _closed_marks(text, free_from)
         return [(closed.start, closed.stop, "")] if closed else []
     mark, has = wanted.strip(), text[start:].strip()
-    if mark == "." and text[:start].endswith("."):
+    if mark == "." and start == free_from and text[:start].endswith("."):
         mark = ""  # an abbreviation that is kept ends the sentence, too: `5 p.m.`
     if has == mark or _same_mark(has, mark, "¡" in text):
         return [] if has or start == len(text) else [(start, len(text), "")]  # white space alone
