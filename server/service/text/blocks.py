@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from server.service.text.normalization import fold_spaces, normalize, spell_out
-from server.service.text.protection.patterns import find_spans, has_words_of_code
+from server.service.text.protection.patterns import find_spans, has_spans_of_letters
 from server.service.text.protection.symbols import (
     COLON,
     FINAL_MARKS,
@@ -35,7 +35,7 @@ _PLAIN = re.compile(
 
 def is_plain_sentence(text: str) -> bool:
     """Tell whether a text is one sentence of usual letters and marks: most are, and need no reading."""
-    return _PLAIN.match(text) is not None and not has_words_of_code(text)
+    return _PLAIN.match(text) is not None and not has_spans_of_letters(text)
 
 
 def sentences_of(

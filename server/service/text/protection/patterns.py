@@ -232,7 +232,7 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
     return [Span(start, end) for start, end in _whole_words(text, found)]
 
 
-def has_words_of_code(text: str) -> bool:
+def has_spans_of_letters(text: str) -> bool:
     """Tell whether a text of nothing but letters may hold spans: commands, bases of DNA, `et al.`."""
     return any(name in text for name in _PROGRAM_ENDS) or "et al." in text or _BASES.search(text) is not None
 
