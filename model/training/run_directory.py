@@ -365,7 +365,8 @@ class RunDirectory:
         path = directory / "state.json"
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            scaler.load_state_dict(saved["scaler"])
+            if saved["scaler"]:  # nothing of a run in another precision
+                scaler.load_state_dict(saved["scaler"])
             known = Progress.__dataclass_fields__
             progress = Progress(**{key: value for key, value in saved["progress"].items() if key in known})
         except (OSError, ValueError, KeyError, TypeError) as error:

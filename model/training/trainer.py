@@ -28,7 +28,7 @@ from model.evaluation.run_page import write_run_page
 from model.recipe import Recipe, RecipeError, load_recipe
 from model.training.architecture import build_config
 from model.training.averaging import average_tensors
-from model.training.batch_loss import BatchLoss
+from model.training.batch_loss import BatchLoss, fast_precision
 from model.training.distributed import LostProcessError, Processes
 from model.training.optimizer import build_optimizer, freeze
 from model.training.run_directory import RunDirectory
@@ -132,13 +132,15 @@ class Trainer:
     def _build_model(self, recipe_file: Path) -> None:
         """Make model, loss and optimizer, and take them up where the run's last checkpoint left them."""
         training = self.recipe.training
+        if (precision := fast_precision(training.precision, self.device)) != training.precision:
+            self._say(f"{training.precision} is slow on this processor: training in {precision}")
         self.model = new_model(self.config).to(self.device)
         try:
             freeze(self.model, training.freeze)
         except ValueError as error:
             raise RecipeError(f"{recipe_file}: training.freeze: {error}") from None
         self.optimizer = build_optimizer(self.model, training)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "fp16")
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.progress = self.run_directory.resume(self.model, self.tokenizer, self.optimizer, self.scaler)
         if not self.progress.update:
             self.processes.seed(training.seed)  # after the weights, which are the same everywhere
@@ -146,7 +148,7 @@ class Trainer:
             self._say(f"resuming {self.run_directory.path} after update {self.progress.update:,}")
         self.batch_loss = BatchLoss(
             self.model,
-            precision=training.precision,
+            precision=precision,
             pad_id=self.special.pad_id,
             compiled=training.compile,
             taught=None
@@ -307,19 +309,17 @@ class Trainer:
                 self._validate_and_save(log)
             chosen = self._finish(log)
             if self.processes.first:
-                log.say(f"the run as a page: {self._write_page(chosen)}")
+                page = write_run_page(
+                    self.run_directory.path,
+                    chosen,
+                    self.recipe,
+                    self.model,
+                    self.tokenizer,
+                    self.special,
+                    self.validate.samples,
+                )
+                log.say(f"the run as a page: {page}")
             return chosen
-
-    def _write_page(self, chosen: Path) -> Path:
-        return write_run_page(
-            self.run_directory.path,
-            chosen,
-            self.recipe,
-            self.model,
-            self.tokenizer,
-            self.special,
-            self.validate.samples,
-        )
 
     def _validate_and_save(self, log: RunLog) -> None:
         record = self.validate(self.batch_loss)

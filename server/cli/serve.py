@@ -137,6 +137,8 @@ def _run(
         return not all(slot.model.engine.stats().alive for slot in app.state.router.slots)
 
     server.end_when(is_lost)
+    # The server takes Ctrl-C while it runs. One more after the end would meet an interpreter that is closing.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     server.run(sockets=[listener])
     if server.is_lost:
         return fail("serve", EXIT_WORKERS_LOST, "the workers of a model died again and again; see the log")

@@ -149,6 +149,8 @@ class Dispatcher:
                 raise EngineDeadError("the engine has stopped")
             if self._draining:
                 raise DrainingError("the server is shutting down")
+            if not sequences:
+                return []  # nothing would ever end, and be forgotten
             self._queue.add(sequences)
             self._live.setdefault(request_id, set()).update(sequences)
             self._dispatch()

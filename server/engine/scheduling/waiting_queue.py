@@ -92,7 +92,7 @@ class WaitingQueue:
         """Queue all sentences of a request, or none.
 
         Args:
-            sequences: sentences with the same request id, priority and time of submission.
+            sequences: one or more sentences with the same request id, priority and time of submission.
 
         Raises:
             QueueFullError: the queue has no room for all of them now.
@@ -105,8 +105,6 @@ class WaitingQueue:
         if tokens > limits.max_queue_tokens:
             raise TextTooLongError(f"more than {limits.max_queue_tokens} tokens in one request")
         self.check_room(len(sequences), tokens)
-        if not sequences:
-            return
         first = sequences[0]
         request = self._requests.get(first.request_id)
         if request is None:

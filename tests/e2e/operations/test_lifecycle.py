@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -18,7 +19,7 @@ import pytest
 from server.app import create_app
 from server.settings import Settings
 from tests.server.live_app import serving as in_this_process
-from tests.support.server_process import RunningServer, command, free_port, serving
+from tests.support.server_process import RunningServer, command, free_port, serving, wait_for
 
 BODY = {"q": "the cat sees a bird.", "source": "en", "target": "de"}
 # Makes the tiny model write until it may not any more: a request that takes a while.
@@ -324,6 +325,18 @@ def test_sigterm_answers_on_a_connection_that_has_just_been_opened(tiny_bundle: 
         in_time = time.monotonic() - opened_s < 0.9
         assert server.process.wait(20) == 0
     assert outcomes == ["503"] * 20 or not in_time
+
+
+def test_ctrl_c_again_and_again_ends_quietly(tiny_bundle: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with serving(tiny_bundle, log) as server:
+        server.process.send_signal(signal.SIGINT)
+        wait_for(lambda: "stopped" in log.read_text(encoding="utf-8"))
+        while server.process.poll() is None:
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.005)
+        assert server.process.returncode == 0
+    assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
 def test_sigterm_finishes_what_runs_and_refuses_what_is_new(small_server: RunningServer) -> None:

@@ -110,8 +110,14 @@ def test_gradient_accumulation_equals_one_large_batch(recipe: Callable[..., Path
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "adagrad"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_optimiser_lowers_the_loss_and_resumes(
-    recipe: Callable[..., Path], tmp_path: Path, optimizer: str, precision: str
+    recipe: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimizer: str,
+    precision: str,
 ) -> None:
+    # In every precision, also where it is slow.
+    monkeypatch.setattr("model.training.trainer.fast_precision", lambda wanted, device: wanted)
     rate = {"sgd": 0.5, "adagrad": 0.05}.get(optimizer, 0.005)
     options = {"optimizer": optimizer, "precision": precision, "learning_rate": rate, "momentum": 0.9}
     for updates in (20, 40):
@@ -119,6 +125,26 @@ def test_every_optimiser_lowers_the_loss_and_resumes(
         Trainer(file, tmp_path / "run", quiet=True).run()
     loss = losses(tmp_path / "run")
     assert loss["valid", 40] < loss["valid", 20] < 5.8
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_processor_without_a_precision_trains_in_fp32_and_says_so(
+    recipe: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    precision: str,
+) -> None:
+    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
+        monkeypatch.setattr(torch.ops.mkldnn, name, lambda: False)
+    options = {"precision": precision, "average_checkpoints": 0, "validate_every": 1}
+    Trainer(recipe(**options, max_updates=1), tmp_path / "run").run()
+    assert f"{precision} is slow on this processor: training in fp32" in capsys.readouterr().err
+    # Its checkpoint goes on where there are such instructions.
+    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
+        monkeypatch.setattr(torch.ops.mkldnn, name, lambda: True)
+    Trainer(recipe(**options, max_updates=2), tmp_path / "run").run()
+    assert "is slow" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("joint", [True, False])

@@ -195,7 +195,8 @@ class TermSubstitution:
         if new is None or fitted is None:
             return None
         length, instead = fitted
-        if length and any(at in taken or words[at].span >= 0 for at in _range(words, start - length, start)):
+        before = _range(words, start - max(length, 2), start) if length else ()  # `a `: two with the article
+        if any(at in taken or words[at].span >= 0 for at in before):
             length, instead = 0, ""  # another term wrote it, or nobody may
         return start - length, end, instead + new
 

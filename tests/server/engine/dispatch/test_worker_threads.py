@@ -182,7 +182,12 @@ def test_a_longer_limit_than_the_models_is_lowered(make_pool: MakePool) -> None:
 
 
 def test_no_sentences_no_futures(make_pool: MakePool) -> None:
-    assert make_pool(FakeRuntime()).submit("a", [], GREEDY) == []
+    pool = make_pool(FakeRuntime())
+    assert pool.submit("a", [], GREEDY) == []
+    assert not pool.decoding("a")
+    started_s = time.monotonic()
+    pool.close(30.0)
+    assert time.monotonic() - started_s < 15  # it waits for nothing
 
 
 def test_poison_fails_alone(make_pool: MakePool) -> None:

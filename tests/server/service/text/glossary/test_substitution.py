@@ -126,3 +126,19 @@ def test_tags_find_the_words_of_terms(aligner: WordAligner) -> None:
     words = (["The", "dog", "sleeps", "in", "the", "garden"], ["In", "Xyz", "Abc", "schläft", "der", "Hund"])
     links = TermAligner(aligner, segment, matches).links(*words)
     assert {(5, 1), (5, 2)} <= set(links)
+
+
+@pytest.mark.parametrize(
+    ("target", "term", "written"),
+    [
+        ("This is a dog.", "animal", "This is an animal."),
+        ("A dog.", "animal", "An animal."),
+        ("This is an animal.", "dog", "This is a dog."),
+        ("This is an animal.", "owl", "This is an owl."),
+    ],
+)
+def test_an_english_article_goes_with_the_term(repository: Path, target: str, term: str, written: str) -> None:
+    into_english = read_aligner(repository / "bundles" / "de-en")
+    source, old = ("Das ist ein Hund.", "Hund") if "dog" in target else ("Das ist ein Tier.", "Tier")
+    found = substitute(into_english, source, target, (old, term), language="en")
+    assert found.target.text == written
