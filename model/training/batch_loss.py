@@ -36,7 +36,10 @@ def fast_precision(wanted: Precision, device: torch.device) -> Precision:
     """
     if device.type != "cpu" or wanted == "fp32":
         return wanted
-    has_bf16, has_fp16 = torch.ops.mkldnn._is_mkldnn_bf16_supported, torch.ops.mkldnn._is_mkldnn_fp16_supported
+    has_bf16, has_fp16 = (
+        torch.ops.mkldnn._is_mkldnn_bf16_supported,
+        torch.ops.mkldnn._is_mkldnn_fp16_supported,
+    )
     is_native = torch.backends.mkldnn.is_available() and (has_bf16() if wanted == "bf16" else has_fp16())
     return wanted if is_native else "fp32"
 

@@ -220,7 +220,7 @@ class TextCodec:
                 text, every_line=reading.every_line or reading.options.split_lines, language=way.source
             )
         if len(blocks) > 1:
-            blocks = keep_signatures(blocks)
+            blocks = keep_signatures(blocks, way.source)
         return (yield from self._blocks(blocks, way, reading, protect, begin))
 
     def _blocks(

@@ -32,13 +32,14 @@ _NEXT_PART = frozenset(("und", "oder", "bis", "and", "or", "to", "et", "ou", "y"
 _LONGEST_WORD = 64
 _SHORT = re.compile(
     r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
+    r"(?! J\.-C)"  # `av. J.-C.` has nothing to do with avenues
 )
 """Abbreviations of one to three parts, not at the end, where the full stop may be that of the sentence."""
 _SPELLED = 3
 """Pieces from which on a model has not learnt an abbreviation."""
 
 
-def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None) -> Segment:
+def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
     """Rewrite a block for the model.
 
     Takes out invisible and control characters; joins letters and marks (NFC), ligatures and other forms of
@@ -48,7 +49,7 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None
     Args:
         segment: a block.
         count_pieces: how many pieces a word has for the model, which chooses between `so` and `soo` for
-            `soooo`, and whether a word parted at its hyphen has one; None leaves two letters and hyphens.
+            `soooo`, and whether a word parted at its hyphen has one.
 
     Returns:
         The block; the same object if there is nothing to do.
@@ -57,7 +58,7 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int] | None = None
         segment = segment.rewritten(_CHARACTERS, _usual)
     if _OTHER_SCRIPT.search(segment.text):
         segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
-    if count_pieces is not None and "- " in segment.text:
+    if "- " in segment.text:
         segment = _without_hyphenation(segment, count_pieces)
     return segment.rewritten(_ELONGATED, lambda match: _shortened(match, count_pieces))
 
@@ -128,14 +129,20 @@ def _latin(word: str) -> str:
     return word if _OTHER_SCRIPT.search(latin) else latin
 
 
-def _shortened(match: re.Match[str], count_pieces: Callable[[str], int] | None) -> str:
-    letter = match[1]
-    if count_pieces is None:
-        return 2 * letter
-    text, (start, end) = match.string, match.span()
+def _shortened(match: re.Match[str], count_pieces: Callable[[str], int]) -> str:
+    """Write an elongated word as usual, `soooo`; three may be meant: `VIII`, `IEEE`, `Schifffahrt`."""
+    letter, text, (start, end) = match[1], match.string, match.span()
     begins, ends = start, end
     while begins and start - begins < _LONGEST_WORD and text[begins - 1].isalpha():
         begins -= 1
     while ends < len(text) and ends - end < _LONGEST_WORD and text[ends].isalpha():
         ends += 1
-    return min((letter, 2 * letter), key=lambda new: count_pieces(text[begins:start] + new + text[end:ends]))
+    is_whole = (begins, ends) == (start, end)
+    if (is_whole and letter.isupper()) or (end - start == 3 and (is_whole or letter.isupper())):
+        return match[0]
+
+    def pieces(new: str) -> int:
+        return count_pieces(text[begins:start] + new + text[end:ends])
+
+    best = min((letter, 2 * letter), key=pieces)
+    return match[0] if end - start == 3 and pieces(best) > 1 else best

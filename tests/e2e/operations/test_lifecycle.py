@@ -38,13 +38,6 @@ def metric(server: RunningServer, series: str) -> float:
     raise AssertionError(f"no series {series}")
 
 
-def wait_for(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    give_up_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < give_up_s
-        time.sleep(0.02)
-
-
 def refused_start(*arguments: object, **variables: str) -> tuple[int, str]:
     """Run `dragoman serve` that must end by itself; return its code and what it says."""
     ended = subprocess.run(

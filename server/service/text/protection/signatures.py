@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from server.service.text.detection.word_lists import is_common
 from server.service.text.segment import Segment, Span
 
 # What a line of a few words has that ends a letter.
@@ -18,7 +19,8 @@ _CLOSING = re.compile(
 )
 _MOST_WORDS = 6
 _NAME = re.compile(
-    r"(?!(?:The|Your|Our|Das|Die|Der|Ihre?|Dein|Euer|Unser|El|La|Los|Las|Su|Tu|Le|Les|Votre|Ton|Notre)\b)"
+    r"(?!(?:The|Your|Our|Das|Die|Der|Ihre?|Dein|Euer|Unser|El|La|Los|Las|Su|Tu|Le|Les|Votre|Ton|Notre"
+    r"|Dear|H[ae]llo|Hi|Liebe[rs]?|Hola|Querid[oa]s?|Bonjour|Chère?s?|Merry|Happy|God)\b)"
     r"[^\W\d_][\w'’\-]{0,20}\.?(?: [^\W\d_][\w'’\-]{0,20}\.?){0,2}"
 )
 _NO_NAME = re.compile(
@@ -27,7 +29,7 @@ _NO_NAME = re.compile(
 _ENDS_SENTENCE = (".", "!", "?")
 
 
-def keep_signatures(blocks: Sequence[str | Segment]) -> Sequence[str | Segment]:
+def keep_signatures(blocks: Sequence[str | Segment], language: str) -> Sequence[str | Segment]:
     """Keep the names that sign letters.
 
     A name stands in the block behind a closing: one with a comma (`Thanks,`), or the last but one of a text
@@ -35,6 +37,7 @@ def keep_signatures(blocks: Sequence[str | Segment]) -> Sequence[str | Segment]:
 
     Args:
         blocks: of a text, and what is copied between them, in order.
+        language: of the text; two words that it uses every day are none: `Best Wishes`.
 
     Returns:
         The same, names all span.
@@ -45,7 +48,10 @@ def keep_signatures(blocks: Sequence[str | Segment]) -> Sequence[str | Segment]:
         line = closing.text.strip()
         if not _NAME.fullmatch(name.text) or name.spans or _NO_NAME.search(name.text):
             continue
-        if not all(word[0].isupper() for word in name.text.split(" ")):
+        words = name.text.split(" ")
+        if not all(word[0].isupper() for word in words):
+            continue
+        if len(words) > 1 and all(is_common(word, language) for word in words):
             continue
         if line.count(" ") >= _MOST_WORDS or not _CLOSING.search(line):
             continue

@@ -22,7 +22,8 @@ _JOINED = (
     f"(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\u200d]|{_PICTURE})*"
 )
 _SMILEY = (
-    r"(?<![\w:;=])[:;=]['’]?-?[)(DPpOo/\\|\]\[}{*3](?!\w)|(?<!\w)<3(?!\w)|(?<!\w)\^_?\^(?!\w)|¯\\_\(ツ\)_/¯"
+    r"(?<![\w:;=])(?:[:;=]['’]?-?[)(DPpOo/\\|\]\[}{*]|[:;]['’]?-?3)(?!\w)|(?<!\w)<3(?!\w)"
+    r"|(?<!\w)\^_?\^(?!\w)|¯\\_\(ツ\)_/¯"
     r"|[^\w\s(]{0,2}\((?=[^()\s]{0,8}[°□◕‿∀▽ʘᴥ益ಠ・])[^()\sA-Za-z]{2,10}\)[^\w\s.,;:!?]{0,3}"
 )
 _SHORT_CODE = r"(?<![\w:]):[a-z+][a-z0-9_+\-]{1,40}:(?![\w:])"  # of chats: `:rocket:`
@@ -30,8 +31,8 @@ _SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}|{_SHORT_CODE}")
 _CODE = re.compile(_SHORT_CODE)
 _SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯|\\([°ಠ・ʘᴥ]")
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
-OPERATORS = "+=~*"
-"""Signs that part no sentence: `The += operator joins two texts.`"""
+OPERATORS = "+=~*/>"
+"""Signs that part no sentence: `The += operator joins two texts.`, `Bring a passport and / or an ID card.`"""
 # Between parts that are translated each on its own.
 SEPARATOR = re.compile(rf"(?<!\S)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?!\S)")
 # What has none of these has no separator and no direct speech, and most texts have none.

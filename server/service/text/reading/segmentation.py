@@ -151,7 +151,7 @@ def _judge(text: str, start: int, border: int, words: Abbreviations, kept_ends: 
         closed = _STOP_CLOSED.search(trimmed)
         return "border" if closed and ")" in closed[1] and word[:1].isupper() else "unknown"
     if border - (len(before) - len(trimmed)) - 1 in kept_ends:
-        return "border" if word[:1].isupper() else "unknown"
+        return "border" if word[:1].isupper() else "none"  # `at 12 Main St. in Boston`
     return _judge_stop(trimmed, word, following, words)
 
 

@@ -1,6 +1,7 @@
 """The dispatcher over worker threads and a fake model. Gates instead of sleeps."""
 
 import threading
+import time
 from concurrent.futures import Future
 
 import pytest

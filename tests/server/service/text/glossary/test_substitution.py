@@ -137,7 +137,9 @@ def test_tags_find_the_words_of_terms(aligner: WordAligner) -> None:
         ("This is an animal.", "owl", "This is an owl."),
     ],
 )
-def test_an_english_article_goes_with_the_term(repository: Path, target: str, term: str, written: str) -> None:
+def test_an_english_article_goes_with_the_term(
+    repository: Path, target: str, term: str, written: str
+) -> None:
     into_english = read_aligner(repository / "bundles" / "de-en")
     source, old = ("Das ist ein Hund.", "Hund") if "dog" in target else ("Das ist ein Tier.", "Tier")
     found = substitute(into_english, source, target, (old, term), language="en")

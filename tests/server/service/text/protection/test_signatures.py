@@ -10,7 +10,8 @@ from server.service.text.segment import Segment
 
 def kept(text: str, *, is_html: bool = False, language: str = "en") -> list[str]:
     """The texts of blocks that are spans as a whole."""
-    blocks = keep_signatures(read_html(text, language) if is_html else read_plain(text, language=language))
+    blocks = read_html(text, language) if is_html else read_plain(text, language=language)
+    blocks = keep_signatures(blocks, language)
     return [
         block.text
         for block in blocks
@@ -51,7 +52,22 @@ def test_in_html_too() -> None:
         "Apples,\nPears",
         "Dear Eva,\nThanks",
         "I love all that you did for us in those years,\nEva",
+        "Best wishes,\nHappy New Year",
+        "Thank you,\nGod Bless",
+        "Many thanks,\nDear John",
     ],
 )
 def test_other_lines_are_translated(text: str) -> None:
     assert kept(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Merci,\nBonne Journée", "fr"),
+        ("Danke,\nSchönes Wochenende", "de"),
+        ("Gracias,\nBuenas Noches", "es"),
+    ],
+)
+def test_a_greeting_of_usual_words_is_translated(text: str, language: str) -> None:
+    assert kept(text, language=language) == []
