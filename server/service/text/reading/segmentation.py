@@ -71,7 +71,7 @@ def sentence_borders(text: str, language: str, kept: Sequence[tuple[int, int]] =
     masked = _masked(text, kept)
     found = set(_library_borders(masked, language))
     candidates = sorted(found | {match.end() for match in _CANDIDATE.finditer(masked)})
-    kept_ends = {end for _, end in kept}
+    kept_ends = {end: text[end - 1].isalpha() for _, end in kept}
     kept_starts = [start for start, _ in kept]
     borders: list[int] = []
     for candidate in candidates:
@@ -133,7 +133,7 @@ def _behind_tail(text: str, border: int) -> int:
     return match.end() if match else border
 
 
-def _judge(text: str, start: int, border: int, words: Abbreviations, kept_ends: set[int]) -> Verdict:
+def _judge(text: str, start: int, border: int, words: Abbreviations, kept_ends: dict[int, bool]) -> Verdict:
     """Say whether a sentence begins somewhere, or that the library knows better."""
     before = text[max(start, border - _LOOK) : border]
     trimmed = before.rstrip()
@@ -150,8 +150,11 @@ def _judge(text: str, start: int, border: int, words: Abbreviations, kept_ends: 
     if not trimmed.endswith("."):
         closed = _STOP_CLOSED.search(trimmed)
         return "border" if closed and ")" in closed[1] and word[:1].isupper() else "unknown"
-    if border - (len(before) - len(trimmed)) - 1 in kept_ends:
-        return "border" if word[:1].isupper() else "none"  # `at 12 Main St. in Boston`
+    ends_in_letter = kept_ends.get(border - (len(before) - len(trimmed)) - 1)
+    if ends_in_letter is not None:
+        if word[:1].isupper():
+            return "border"
+        return "none" if ends_in_letter else "unknown"  # `at 12 Main St. in Boston`
     return _judge_stop(trimmed, word, following, words)
 
 

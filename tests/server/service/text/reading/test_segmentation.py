@@ -173,7 +173,8 @@ def test_no_sentence_begins_with_white_space_and_each_has_a_character(text: str,
         ("You have #. |Next one.", ["#"]),
         ("Hello {name.First}! |{name} is here.", ["{name.First}", "{name}"]),
         ("Fine! 😀 |And you?", ["😀"]),
-        ("I live at 12 Main St. in Boston. |It is nice.", ["12 Main St."]),
+        ("I live at 12 Main St. in Boston. |It is nice.", ["12 Main St"]),
+        ("See room 1000. |then go home.", ["1000"]),
     ],
 )
 def test_kept_parts_are_words(line: str, parts: list[str]) -> None:
