@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,8 +25,6 @@ from server.errors import DragomanError, GlossaryRefusedError
 from server.http.errors import handle_error
 from server.http.event_loop_lag import LoopLag
 from server.http.lifecycle import Lifecycle
-from server.http.load_shedding import LoadShedding
-from server.metrics.model import ModelDescription
 from server.metrics.registry import Metrics
 from server.service.clients.api_keys import KeyFile
 from server.service.models.loading import load_model, load_models
@@ -92,7 +89,7 @@ def create_app(
     app.state.metrics = metrics
     app.state.access = parts.access
     app.include_router(page_routes())
-    for raised in (DragomanError, HTTPException, RequestValidationError):
+    for raised in (DragomanError, HTTPException):
         app.add_exception_handler(raised, handle_error)
     # Added last is outermost.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
@@ -174,11 +171,10 @@ class _Parts:
         translate.text_defaults = TextOptions(guard=settings.guard)
         for path, endpoint in ((TRANSLATE_PATH, translate), (GENERATE_PATH, generate)):
             bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-            requests = RequestMiddleware(bounded, metrics, path, self.tracing)
-            shortcut: ASGIApp = requests
+            shortcut: ASGIApp = RequestMiddleware(bounded, metrics, path, self.tracing)
             if settings.allowed_origins:
                 shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
-            app.shortcuts["POST", path] = LoadShedding(shortcut, check_room, requests.refuse)
+            app.shortcuts["POST", path] = shortcut
         app.include_router(translate_routes(translate, router, lifecycle, access))
         app.include_router(generate_routes(generate))
         app.include_router(status_routes(router, lifecycle, metrics, access))
@@ -189,7 +185,7 @@ class _Parts:
 
     def _announce(self, router: Router) -> None:
         router.find_routes()
-        self.metrics.models.set_models([_describe(slot) for slot in router.slots], router.pairs)
+        self.metrics.models.set_models(router.slots, router.pairs)
 
     def _reloader_of(self, router: Router, slot: ModelSlot) -> Reloader:
         def check(model: ServedModel) -> None:
@@ -252,19 +248,6 @@ def _reload_glossaries(glossaries: GlossaryStore) -> None:
     except GlossaryRefusedError as error:
         _log.error("the glossaries are refused, those that were read before stay: %s", error)
         raise
-
-
-def _describe(slot: ModelSlot) -> ModelDescription:
-    model, manifest = slot.model, slot.model.manifest
-    return ModelDescription(
-        name=manifest.name,
-        version=manifest.version,
-        sha256=model.sha256,
-        precision=manifest.precision,
-        opset=manifest.graphs.opset,
-        load_duration_s=model.load_duration_s,
-        loaded_at_s=slot.since_s,
-    )
 
 
 async def _watch_keys(access: Access, keys: KeyFile) -> None:

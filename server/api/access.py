@@ -5,7 +5,7 @@ Without keys and without a limit there is no `Access`, and requests pay nothing 
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -56,25 +56,17 @@ class Client:
 class Access:
     """Knows clients by key or address, and holds them to their limits. Used from the event loop."""
 
-    def __init__(
-        self,
-        keys: KeyFile | None,
-        requests_per_minute: int | None,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, keys: KeyFile | None, requests_per_minute: int | None, metrics: Metrics) -> None:
         """Start with nothing spent.
 
         Args:
             keys: without them, everybody may send text.
             requests_per_minute: of every client whose key has no such limit of its own.
             metrics: where requests are counted by the name of their key.
-            clock: monotonic seconds.
         """
         self.keys = keys
         self._default = requests_per_minute
         self._metrics = metrics
-        self._clock = clock
         self._allowances = Allowances()
         self.keys_changed()
 
@@ -144,9 +136,9 @@ class Access:
         if client is None:
             client = self.identify(scope, fields)
         try:
-            self._allowances.take_request(client.name, client.limits, self._clock())
+            self._allowances.take_request(client.name, client.limits, time.monotonic())
         except RateLimitedError:
-            self._count(client, "rate_limited")
+            self.count(client, "rate_limited")
             raise
         return client
 
@@ -164,12 +156,12 @@ class Access:
         """
         try:
             day_ends_s = self._allowances.take_characters(
-                client.name, client.limits, characters, self._clock()
+                client.name, client.limits, characters, time.monotonic()
             )
         except (QuotaExceededError, TextTooLongError):
-            self._count(client, "over_quota")
+            self.count(client, "over_quota")
             raise
-        self._count(client, "admitted", characters)
+        self.count(client, "admitted", characters)
         try:
             yield
         except (DeadlineExceededError, AbortedError, ClientDisconnectedError):
@@ -178,15 +170,8 @@ class Access:
             self._allowances.give_back(client.name, characters, day_ends_s)
             raise
 
-    def record_detection(self, client: Client) -> None:
-        """Count a request without characters to pay for.
-
-        Args:
-            client: who sent it.
-        """
-        self._count(client, "admitted")
-
-    def _count(self, client: Client, result: str, characters: int = 0) -> None:
+    def count(self, client: Client, result: str, characters: int = 0) -> None:
+        """Count a request, with the characters that it pays for."""
         if self.keys is not None:  # addresses are no labels
             self._metrics.key_used(client.name, result, characters)
 

@@ -37,7 +37,6 @@ class AdminPages:
         router: Callable[[], Router],
         reload: Callable[[str | None], Awaitable[list[ServedModel]]],
         begin_end: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep what is shown; the uptime counts from here.
 
@@ -48,7 +47,6 @@ class AdminPages:
             router: gives what knows the models; asked once the server has started.
             reload: does what SIGHUP does, to the end, with all models or the one of a name.
             begin_end: does what SIGTERM does.
-            clock: monotonic seconds.
         """
         self._settings = settings
         self._lifecycle = lifecycle
@@ -56,8 +54,7 @@ class AdminPages:
         self._router = router
         self._reload = reload
         self._begin_end = begin_end
-        self._clock = clock
-        self._started_s = clock()
+        self._started_s = time.monotonic()
 
     async def status(self, _request: Request) -> Response:
         """Answer `GET /admin/status`."""
@@ -87,7 +84,7 @@ class AdminPages:
             "version": metadata.version("dragoman"),
             "commit": settings.commit,
             "state": self._lifecycle.state,
-            "uptime_s": round(self._clock() - self._started_s, 3),
+            "uptime_s": round(time.monotonic() - self._started_s, 3),
             "requests": self._lifecycle.active,
             "bundles": [_describe_bundle(slot.model) for slot in router.slots],
             "queue": {
@@ -103,7 +100,7 @@ class AdminPages:
                 "rows_total": stats.rows_total,
                 "max_rows": stats.max_rows,
                 "kv_cache_bytes": stats.kv_cache_bytes,
-                "since_last_step_s": round(self._clock() - stats.last_progress_s, 3),
+                "since_last_step_s": round(time.monotonic() - stats.last_progress_s, 3),
             },
             "api_keys": self._describe_keys(),
             "settings": settings.model_dump(mode="json"),

@@ -75,29 +75,17 @@ def parse_fields(body: bytes, headers: Mapping[str, str], query: bytes) -> tuple
     """
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise UnsupportedMediaTypeError("compressed bodies are not accepted")
-    media_type, charset = _content_type(headers.get("content-type"))
-    if charset not in ("utf-8", "utf8", "us-ascii", "ascii"):
+    media_type, parameters = parse_options_header(headers.get("content-type", ""))
+    if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
         raise MalformedBodyError("only the charset utf-8 is accepted")
-    if media_type is None:
+    if not media_type:
         media_type = "application/json" if body.lstrip()[:1] in (b"{", b"[") else _FORM
     if media_type == "application/json":
         return _parse_json(body), True
     if media_type not in MEDIA_TYPES:
         raise UnsupportedMediaTypeError(f"send {MEDIA_TYPES[0]}, {_FORM} or {_PARTS}")
-    form = _parse_form(body) if media_type == _FORM else _parse_parts(body, headers["content-type"])
+    form = _parse_form(body) if media_type == _FORM else _parse_parts(body, parameters.get("boundary", ""))
     return _collect(form) | _collect(_parse_form(query)), False
-
-
-def _content_type(header: str | None) -> tuple[str | None, str]:
-    if header is None or not header.strip():
-        return None, "utf-8"
-    media_type, *parameters = header.lower().split(";")
-    charset = "utf-8"
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "charset":
-            charset = value.strip().strip('"')
-    return media_type.strip(), charset
 
 
 def _decode(raw: bytes) -> str:
@@ -169,15 +157,12 @@ def _parse_form(raw: bytes) -> list[tuple[str, str]]:
         raise MalformedBodyError(f"more than {_MAX_FIELDS} form fields") from None
 
 
-def _parse_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
+def _parse_parts(body: bytes, boundary: str) -> list[tuple[str, str]]:
     """Read multipart/form-data (RFC 7578), as browsers' FormData and `curl -F` write it."""
-    _, options = parse_options_header(content_type)
     pairs: list[tuple[str, str]] = []
     name, value = "", bytearray()
     try:
-        with PushMultipartParser(
-            options.get("boundary", ""), max_segment_count=_MAX_FIELDS, strict=True
-        ) as parser:
+        with PushMultipartParser(boundary, max_segment_count=_MAX_FIELDS, strict=True) as parser:
             for event in parser.parse(body):
                 if isinstance(event, MultipartSegment):
                     if event.filename is not None:

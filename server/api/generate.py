@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic import BaseModel, Field, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,11 +14,11 @@ from server.api.schemas import (
     DecodingFields,
     Strings,
     end_part,
-    explain,
     given_fields,
     hypotheses_part,
     option_fields,
     shaped,
+    validated,
 )
 from server.api.translate import ERRORS, Asked, TextEndpoint, documented
 from server.errors import InvalidRequestError
@@ -98,10 +98,7 @@ def read_generate_fields(fields: Mapping[str, Any], *, typed: bool) -> GenerateF
         raise InvalidRequestError(
             "inputs and features: give one of them" if "inputs" in given else "inputs: field required"
         )
-    try:
-        return GENERATE_SCHEMA.model_validate(given, strict=typed)
-    except ValidationError as error:
-        raise explain(error) from None
+    return validated(GENERATE_SCHEMA, given, typed=typed)
 
 
 class GenerateEndpoint(TextEndpoint):
@@ -112,7 +109,8 @@ class GenerateEndpoint(TextEndpoint):
     ) -> Asked:
         """Read the fields of a request, and find its model."""
         fields = read_generate_fields(given, typed=typed)
-        name = self.router.find_generator(fields.model).model.manifest.name
+        slot = self.router.find_generator(fields.model)
+        name = slot.model.manifest.name
         record.model = name
         # The languages are the model's.
         job = TranslationRequest(
@@ -125,7 +123,7 @@ class GenerateEndpoint(TextEndpoint):
             are_features=fields.features is not None,
         )
         return Asked(
-            job, lambda: self.router.generate(job, name), lambda found: generate_answer(fields, found, name)
+            job, lambda: self.router.generate(job, slot), lambda found: generate_answer(fields, found, name)
         )
 
 

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Sequence
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.api.tracing import Tracing, read_traceparent
@@ -89,24 +88,6 @@ class RequestMiddleware:
             self._metrics.requests_in_flight.dec()
             self._finish(scope, record)
 
-    def refuse(self, scope: Scope, error: DragomanError) -> Response:
-        """Record and answer a request of this route instead of the application.
-
-        Args:
-            scope: ASGI scope.
-            error: why.
-
-        Returns:
-            The answer.
-        """
-        request_id, traceparent, _ = _read_headers(scope["headers"], 0)
-        record = RequestRecord(request_id, traceparent, error=error)
-        response = response_for(error, record.request_id)
-        response.raw_headers.append((b"x-request-id", record.request_id.encode()))
-        record.status = response.status_code
-        self._finish(scope, record)
-        return response
-
     def _finish(self, scope: Scope, record: RequestRecord) -> None:
         duration_s = time.monotonic() - record.started_s
         status = record.status or 499
@@ -128,7 +109,7 @@ class RequestMiddleware:
                 self._metrics.stage(stage, stage_s)
         if record.pair is not None:
             self._metrics.models.translated(record.pair)
-        for (found, outcome), times in record.guards.items():
+        for (found, outcome), times in record.work.guards.items():
             self._metrics.guarded(found, outcome, times)
         self._metrics.answered(route, scope["method"], status, duration_s, record.body_bytes)
         if self._tracing is not None and route in _TRACED:
@@ -159,7 +140,7 @@ class BodyLimitMiddleware:
             if name == b"content-length" and _number(value) > self._max_body_bytes:
                 raise self._too_large()
 
-        fault_of = (scope.get("extensions") or {}).get(FAULT_EXTENSION, lambda: None)
+        fault_of = scope["extensions"][FAULT_EXTENSION]
 
         async def receive_bounded() -> Message:
             message = await receive()
@@ -228,31 +209,28 @@ def _log(
         "code": status,
         "duration_ms": round(1000 * duration_s, 2),
     }
-    if r.traceparent is not None:
-        fields["traceparent"] = r.traceparent
-    if reason is not None:
-        fields["reason"] = reason
-    if r.key is not None:
-        fields["key"] = r.key
-    if r.disconnect_phase is not None:
-        fields["disconnect_phase"] = r.disconnect_phase
-    if r.pair is not None:
-        source, target, pivot = r.pair
-        fields |= {"source": source, "target": target, **({"pivot": pivot} if pivot else {})}
-    if r.model is not None:
-        fields["model"] = r.model
-    if r.cached is not None:
-        fields["cached"] = r.cached
-    if r.guards:
-        fields["guards"] = {f"{reason}_{outcome}": times for (reason, outcome), times in r.guards.items()}
+    fields |= {
+        "traceparent": r.traceparent,
+        "reason": reason,
+        "key": r.key,
+        "disconnect_phase": r.disconnect_phase,
+        **dict(zip(("source", "target", "pivot"), r.pair or (), strict=False)),
+        "model": r.model,
+        "cached": r.work.cached,
+    }
+    fields = {name: value for name, value in fields.items() if value not in (None, "")}
+    if r.work.guards:
+        fields["guards"] = {
+            f"{reason}_{outcome}": times for (reason, outcome), times in r.work.guards.items()
+        }
     if r.texts:
         fields |= {
             "body_bytes": r.body_bytes,
             "texts": r.texts,
-            "sentences": r.sentences,
-            "source_tokens": r.source_tokens,
-            "target_tokens": r.target_tokens,
-            "finish_reasons": dict(r.finish_reasons),
+            "sentences": r.work.sentences,
+            "source_tokens": r.work.source_tokens,
+            "target_tokens": r.work.target_tokens,
+            "finish_reasons": dict(r.work.finish_reasons),
             **{f"{stage}_ms": round(1000 * stage_s, 2) for stage, stage_s in r.stages_s.items()},
         }
     access_log.log(level, "request", extra=fields)

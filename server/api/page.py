@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fastapi import APIRouter
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import Response
 
 _NO_OTHERS = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _PAGE_POLICY = (
@@ -16,7 +16,7 @@ _DOCS_POLICY = (
     "connect-src 'self'; " + _NO_OTHERS
 )
 _FILE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "public, max-age=3600"}
-_JAVASCRIPT, _STYLES = "text/javascript", "text/css"
+_HTML, _JAVASCRIPT, _STYLES = "text/html", "text/javascript", "text/css"
 
 
 def page_routes() -> APIRouter:
@@ -30,27 +30,19 @@ def page_routes() -> APIRouter:
     # FastAPI's own page loads these from a CDN: strangers' scripts, and nothing without a way out.
     swagger = Path(str(files("fastapi_offline"))) / "static"
 
-    def add_page(path: str, file: Path, policy: str) -> None:
-        html, headers = file.read_text(encoding="utf-8"), _page_headers(policy)
+    def add(path: str, file: Path, media_type: str, headers: dict[str, str]) -> None:
+        content = file.read_bytes()  # now: what is missing is missed at the start
 
         @router.api_route(path, methods=["GET", "HEAD"])
         async def page() -> Response:
-            return HTMLResponse(html, headers=headers)
+            return Response(content, headers=headers, media_type=media_type)
 
-    def add_file(path: str, file: Path, media_type: str) -> None:
-        if not file.is_file():
-            raise FileNotFoundError(file)  # now, and not when somebody looks
-
-        @router.api_route(path, methods=["GET", "HEAD"])
-        async def content() -> Response:
-            return FileResponse(file, media_type=media_type, headers=_FILE_HEADERS)
-
-    add_page("/", ours / "page.html", _PAGE_POLICY)
-    add_page("/explain", ours / "explain.html", _PAGE_POLICY)
-    add_page("/docs", ours / "docs.html", _DOCS_POLICY)
-    add_file("/docs/start.js", ours / "docs.js", _JAVASCRIPT)
-    add_file("/docs/swagger-ui-bundle.js", swagger / "swagger-ui-bundle.js", _JAVASCRIPT)
-    add_file("/docs/swagger-ui.css", swagger / "swagger-ui.css", _STYLES)
+    add("/", ours / "page.html", _HTML, _page_headers(_PAGE_POLICY))
+    add("/explain", ours / "explain.html", _HTML, _page_headers(_PAGE_POLICY))
+    add("/docs", ours / "docs.html", _HTML, _page_headers(_DOCS_POLICY))
+    add("/docs/start.js", ours / "docs.js", _JAVASCRIPT, _FILE_HEADERS)
+    add("/docs/swagger-ui-bundle.js", swagger / "swagger-ui-bundle.js", _JAVASCRIPT, _FILE_HEADERS)
+    add("/docs/swagger-ui.css", swagger / "swagger-ui.css", _STYLES, _FILE_HEADERS)
     return router
 
 

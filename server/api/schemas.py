@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -15,6 +15,7 @@ from server.service.text.explanation.explained import fields_of
 from server.service.text.options import TEXT_OPTIONS, TextOptions
 from server.service.translation.request import RequestedOptions, Translation
 
+M = TypeVar("M", bound=BaseModel)
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 # At the first wrong item pydantic stops: describing each of a million would take seconds and hundreds of MB.
 Strings = str | Annotated[list[str], Field(fail_fast=True)]
@@ -286,26 +287,20 @@ def read_translate_fields(fields: Mapping[str, Any], *, typed: bool) -> Translat
         and len(alternatives) < 4
     ):
         given["alternatives"] = int(alternatives)  # LibreTranslate takes it as a string in JSON, too
-    try:
-        return TRANSLATE_SCHEMA.model_validate(given, strict=typed)
-    except ValidationError as error:
-        raise explain(error) from None
+    return validated(TRANSLATE_SCHEMA, given, typed=typed)
 
 
 def read_detect_fields(fields: Mapping[str, Any], *, typed: bool) -> DetectFields:
-    """Validate the fields of a detection request.
+    """Validate the fields of a detection request, as `read_translate_fields` does."""
+    return validated(DetectFields, given_fields(fields, "q", typed=typed), typed=typed)
 
-    Args:
-        fields: as parsed.
-        typed: as for `read_translate_fields`.
 
-    Raises:
-        InvalidRequestError: a field is missing or of the wrong type.
-    """
+def validated(schema: type[M], given: Mapping[str, Any], *, typed: bool) -> M:
+    """Make fields of what is given, or say what is wrong with it."""
     try:
-        return DetectFields.model_validate(given_fields(fields, "q", typed=typed), strict=typed)
+        return schema.model_validate(given, strict=typed)
     except ValidationError as error:
-        raise explain(error) from None
+        raise _explain(error) from None
 
 
 def translate_answer(
@@ -382,7 +377,7 @@ def given_fields(fields: Mapping[str, Any], text: str, *, typed: bool) -> dict[s
     }
 
 
-def explain(error: ValidationError) -> InvalidRequestError:
+def _explain(error: ValidationError) -> InvalidRequestError:
     """Say what is wrong with the first bad field: its name and the rule, never its value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field, *kind = map(str, first["loc"] or ("body",))

@@ -65,9 +65,9 @@ class Tracing:
             "http.response.status_code": status,
             "dragoman.request_id": record.request_id,
             "dragoman.texts": record.texts,
-            "dragoman.sentences": record.sentences,
-            "dragoman.source_tokens": record.source_tokens,
-            "dragoman.target_tokens": record.target_tokens,
+            "dragoman.sentences": record.work.sentences,
+            "dragoman.source_tokens": record.work.source_tokens,
+            "dragoman.target_tokens": record.work.target_tokens,
         }
         if reason is not None:
             attributes["error.type"] = reason

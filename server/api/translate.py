@@ -178,7 +178,7 @@ class TextEndpoint(ABC):
                 record.disconnect_phase = self.router.phase(request_id)
 
             def answered() -> Coroutine[Any, Any, Translation]:
-                return unless_disconnected(scope, receive, asked.work(), record_disconnect)
+                return unless_disconnected(scope, asked.work(), record_disconnect)
 
             if access is None or client is None:
                 translation = await answered()
@@ -279,7 +279,7 @@ def translate_routes(
         with lifecycle.admit():
             found = await router.detect(fields.q)
         if access is not None and client is not None:
-            access.record_detection(client)
+            access.count(client, "admitted")
         return _json([{"confidence": d.confidence, "language": d.language} for d in found])
 
     return routes
@@ -306,25 +306,20 @@ async def _read(
 
 
 def _record(record: RequestRecord, translation: Translation) -> None:
-    record.sentences = translation.sentences
-    record.source_tokens = translation.source_tokens
-    record.target_tokens = translation.target_tokens
-    record.finish_reasons = translation.finish_reasons
-    record.cached = translation.cached
-    record.guards = translation.guards
+    record.work = translation.work
     if record.model is None:
         record.pair = translation.source, translation.target, translation.pivot or ""
-    record.stages_s.update(translation.stages_s)
+    record.stages_s.update(translation.work.stages_s)
 
 
 def _answer_headers(record: RequestRecord) -> dict[str, str]:
     """Say where the time went, and how many of the sentences were in the cache."""
-    timing = _server_timing(record)
-    if record.cached is None:
+    timing, cached, sentences = _server_timing(record), record.work.cached, record.work.sentences
+    if cached is None:
         return {"Server-Timing": timing}
-    found = "miss" if not record.cached else "hit" if record.cached == record.sentences else "partial"
+    found = "miss" if not cached else "hit" if cached == sentences else "partial"
     return {
-        "Server-Timing": f'{timing}, cache;desc="{record.cached}/{record.sentences}"',
+        "Server-Timing": f'{timing}, cache;desc="{cached}/{sentences}"',
         "X-Cache": found,
     }
 

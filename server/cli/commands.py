@@ -12,27 +12,8 @@ from server.cli.exit_codes import EXIT_FAILED, fail, show
 from server.service.clients.api_keys import MAX_LIMIT, ClientLimits, key_line, new_key
 
 
-def serve(
-    bundle: flags.ServedBundles = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
-    workers: flags.Workers = None,
-    engine_processes: flags.EngineProcesses = None,
-    device: flags.Device = None,
-    max_rows: flags.MaxRows = None,
-    max_kv_cache_mib: flags.MaxKvCacheMib = None,
-    cache_bytes: flags.CacheBytes = None,
-    beam_size: flags.DefaultBeamSize = None,
-    shortlist: flags.Shortlist = None,
-    pivot_language: flags.PivotLanguage = None,
-    api_keys: flags.ApiKeys = None,
-    requests_per_minute: flags.RequestsPerMinute = None,
-    cors_origins: flags.CorsOrigins = None,
-    admin_port: flags.AdminPort = None,
-    guard: flags.Guard = None,
-    glossaries: flags.Glossaries = None,
-    log_level: flags.LogLevel = None,
-) -> None:
+@flags.with_flags(*flags.OF_SERVE)
+def serve(settings: dict[str, Any], bundle: flags.ServedBundles = None) -> None:
     """Serve bundles over HTTP, one model each.
 
     Every pair of languages that they translate is served, and through English what two of them do together.
@@ -40,28 +21,7 @@ def serve(
     """
     from server.cli import serve
 
-    settings = {
-        "bundle": bundle or None,
-        "host": host,
-        "port": port,
-        "workers": workers,
-        "engine_processes": engine_processes,
-        "device": device,
-        "max_rows": max_rows,
-        "max_kv_cache_mib": max_kv_cache_mib,
-        "cache_bytes": cache_bytes,
-        "default_beam_size": beam_size,
-        "shortlist": shortlist,
-        "pivot_language": pivot_language,
-        "api_keys_file": api_keys,
-        "requests_per_minute": requests_per_minute,
-        "cors_origins": cors_origins,
-        "admin_port": admin_port,
-        "guard": guard,
-        "glossaries": glossaries,
-        "log_level": log_level,
-    }
-    raise typer.Exit(serve.serve(settings))
+    raise typer.Exit(serve.serve({"bundle": bundle or None, **settings}))
 
 
 def reload(
@@ -162,7 +122,7 @@ def _read_field(given: str) -> tuple[str, Any]:
         return name, value
 
 
-@flags.with_option_flags
+@flags.with_flags("pivot_language", "workers", "device", "shortlist")
 def translate(
     bundle: Annotated[
         list[Path],
@@ -172,16 +132,13 @@ def translate(
     ],
     decoding: dict[str, Any],
     text: dict[str, Any],
+    settings: dict[str, Any],
     source: flags.SourceLanguage = None,
     target: flags.TargetLanguage = None,
     split: Annotated[bool, typer.Option(help="Translate a line sentence by sentence.")] = True,
     n_best: flags.NBest = None,
     errors: flags.LineErrors = "replace",
     glossary: flags.GlossaryFile = None,
-    pivot_language: flags.PivotLanguage = None,
-    workers: flags.Workers = None,
-    device: flags.Device = None,
-    shortlist: flags.Shortlist = None,
     progress: flags.Progress = None,
 ) -> None:
     """Translate standard input, line by line, to standard output.
@@ -197,23 +154,18 @@ def translate(
     from server.service.translation.request import RequestedOptions
 
     requested = RequestedOptions(num_hypotheses=n_best, **decoding)
-    settings = {
-        "bundle": tuple(bundle),
-        "pivot_language": pivot_language,
-        "workers": workers,
-        "device": device,
-        "shortlist": shortlist,
-    }
+    settings["bundle"] = tuple(bundle)
     treated = TextOptions(**text)
     options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None, text=treated)
     code = serve.translate(settings, requested, options, errors=errors, glossary=glossary, progress=progress)
     raise typer.Exit(code)
 
 
-@flags.with_option_flags
+@flags.with_flags("workers", "device")
 def generate(
     bundle: Annotated[Path, typer.Argument(help="Bundle of a model whose task is another than translation.")],
     decoding: dict[str, Any],
+    settings: dict[str, Any],
     features: Annotated[
         Path | None,
         typer.Option(
@@ -224,8 +176,6 @@ def generate(
     ] = None,
     n_best: flags.NBest = None,
     errors: flags.LineErrors = "replace",
-    workers: flags.Workers = None,
-    device: flags.Device = None,
     progress: flags.Progress = None,
 ) -> None:
     """Give standard input, line by line, to a model, and write what it makes of each to standard output.
@@ -236,7 +186,7 @@ def generate(
     from server.service.translation.request import RequestedOptions
 
     requested = RequestedOptions(num_hypotheses=n_best, **decoding)
-    settings = {"bundle": (bundle,), "workers": workers, "device": device}
+    settings["bundle"] = (bundle,)
     code = serve.generate(
         settings, requested, n_best=n_best is not None, errors=errors, progress=progress, features=features
     )
@@ -260,5 +210,5 @@ def explain(
     """
     from server.cli import explain as explaining
 
-    options = explaining.ExplainOptions(bundle, source, target, beam_size, html, as_json)
-    raise typer.Exit(explaining.explain(text, options))
+    how = {"source": source, "target": target, "beam_size": beam_size, "is_html": html}
+    raise typer.Exit(explaining.explain(bundle, text, as_json=as_json, **how))

@@ -4,7 +4,6 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,43 +36,22 @@ _MOST_COLUMNS = 40
 _SOURCE, _TARGET = "source", "target"
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainOptions:
-    """What to explain.
-
-    Attributes:
-        bundle: directory of the model.
-        source: language of the text; None takes the bundle's first direction that fits.
-        target: language of the translation, likewise.
-        beam_size: hypotheses that the search keeps; 1 is greedy.
-        is_html: whether the text is HTML.
-        as_json: whether to write JSON, not text for people.
-    """
-
-    bundle: Path
-    source: str | None = None
-    target: str | None = None
-    beam_size: int = 1
-    is_html: bool = False
-    as_json: bool = False
-
-
-def explain(text: str, options: ExplainOptions) -> int:
-    """Translate a text and print how it came about; gives the exit code."""
-    settings = read_settings("explain", {"bundle": (options.bundle,)})
+def explain(bundle: Path, text: str, *, as_json: bool, **how: Any) -> int:
+    """Translate a text and print how it came about; gives the exit code. `how`: see `Explainer.explained`."""
+    settings = read_settings("explain", {"bundle": (bundle,)})
     if settings is None:
         return EXIT_USAGE
     try:
         model = load_model(settings, NullObserver())
         try:
-            found = Explainer(model, request_limits(settings, model.manifest)).explained(text, options)
+            found = Explainer(model, request_limits(settings, model.manifest)).explained(text, **how)
         finally:
             model.engine.close(0.0)
     except BundleError as error:
-        return fail("explain", EXIT_BAD_BUNDLE, f"cannot load bundle {options.bundle}: {error}")
+        return fail("explain", EXIT_BAD_BUNDLE, f"cannot load bundle {bundle}: {error}")
     except DragomanError as error:
         return fail("explain", code_of(error), str(error))
-    said = json.dumps(found, ensure_ascii=False, indent=1) + "\n" if options.as_json else written(found)
+    said = json.dumps(found, ensure_ascii=False, indent=1) + "\n" if as_json else written(found)
     return show("explain", said)
 
 
@@ -94,12 +72,17 @@ class Explainer:
         self._targets = model.tokenizer.target_pieces()
         self._width = max((width for width in limits.usable_widths if width <= _WIDTH), default=1)
 
-    def explained(self, text: str, options: ExplainOptions) -> dict[str, Any]:
+    def explained(
+        self, text: str, source: str | None, target: str | None, *, beam_size: int, is_html: bool
+    ) -> dict[str, Any]:
         """Translate a text, and say how.
 
         Args:
             text: any text that a request may hold.
-            options: how.
+            source: its language; None takes the bundle's first direction that fits.
+            target: language of the translation, likewise.
+            beam_size: hypotheses that the search keeps; 1 is greedy.
+            is_html: whether the text is HTML.
 
         Raises:
             DragomanError: the text, the languages or the options do not fit the model.
@@ -112,16 +95,16 @@ class Explainer:
             raise InvalidRequestError(
                 f"{manifest.name} does not translate (its task is {manifest.task}): dragoman generate"
             )
-        source, target = choose_direction(manifest, options.source, options.target)
+        source, target = choose_direction(manifest, source, target)
         measured = self._model.measured
         treated = TextOptions(
             alignments=measured.lexicon is not None,
             confidence=measured.confidence is not None,
             attention=measured.attention is not None,
         )
-        reading = Reading(treated, is_html=options.is_html)
+        reading = Reading(treated, is_html=is_html)
         way = Way(source, target, manifest.framing(source, target), keep=True)
-        requested = RequestedOptions(beam_size=options.beam_size)
+        requested = RequestedOptions(beam_size=beam_size)
         started_s = time.monotonic()
         document = self._codec.read([text], way, reading)
         runs: list[tuple[ModelInput, DecodingOptions, SequenceResult]] = []

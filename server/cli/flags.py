@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_origin
 
 import typer
 
@@ -29,72 +29,6 @@ ServedBundles = Annotated[
         show_default="bundles",
     ),
 ]
-PivotLanguage = Annotated[
-    str | None,
-    typer.Option(
-        help="Language through which pairs without a model go; none refuses them.", show_default="en"
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Workers that translate side by side.", show_default="one for each usable core"),
-]
-EngineProcesses = Annotated[
-    bool | None,
-    typer.Option(
-        "--engine-processes/--no-engine-processes",
-        help="Give every worker a process of its own instead of a thread.",
-        show_default="for a small model, and on CUDA",
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        help="auto, cpu or cuda.", show_default="auto: a GPU if there is one and the bundle is fp16"
-    ),
-]
-MaxRows = Annotated[
-    int | None,
-    typer.Option(
-        help="Sentences (beams) that a worker decodes at once.", show_default="64, or what memory allows"
-    ),
-]
-MaxKvCacheMib = Annotated[
-    str | None,
-    typer.Option(
-        "--max-kv-cache",
-        "--max-kv-cache-mib",
-        metavar="SIZE",
-        help="Memory for keys and values: 2GiB; a plain number is MiB.",
-        show_default="2GiB",
-    ),
-]
-CacheBytes = Annotated[
-    str | None,
-    typer.Option(
-        "--cache",
-        "--cache-bytes",
-        metavar="SIZE",
-        help="Memory for translated sentences; 0 is none.",
-        show_default="64MiB",
-    ),
-]
-DefaultBeamSize = Annotated[
-    int | None,
-    typer.Option(help="Beam size of requests that do not choose one.", show_default="the bundle's, or 1"),
-]
-Guard = Annotated[
-    str | None,
-    typer.Option(help="What is done about suspicious translations: off, flag or mend.", show_default="mend"),
-]
-Glossaries = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Glossaries that requests may name: files NAME.SOURCE-TARGET.tsv.",
-        show_default="none",
-    ),
-]
 GlossaryFile = Annotated[
     Path | None,
     typer.Option(
@@ -102,29 +36,6 @@ GlossaryFile = Annotated[
         metavar="FILE",
         help="Terms and their translations, with a tab between; see docs/glossaries.md.",
         show_default="none",
-    ),
-]
-LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="info")]
-ApiKeys = Annotated[
-    Path | None,
-    typer.Option(
-        "--api-keys", help="File of the API keys that requests need; see api-key.", show_default="none needed"
-    ),
-]
-RequestsPerMinute = Annotated[
-    int | None,
-    typer.Option(help="Requests a minute of each API key, or address.", show_default="no limit"),
-]
-CorsOrigins = Annotated[
-    str | None,
-    typer.Option(
-        help="Origins whose pages may use the server, with commas between; * is any.", show_default="none"
-    ),
-]
-AdminPort = Annotated[
-    int | None,
-    typer.Option(
-        help="Port for /admin/status, /admin/reload and /admin/drain, on 127.0.0.1.", show_default="none"
     ),
 ]
 ReloadTimeout = Annotated[
@@ -149,30 +60,92 @@ LineErrors = Annotated[
         "standard error; or the run fails there."
     ),
 ]
-Shortlist = Annotated[
-    bool | None,
-    typer.Option(
-        "--shortlist/--no-shortlist",
-        help="Decode every sentence over its own candidate words.",
-        show_default="if the bundle has such",
+
+
+class _Setting(NamedTuple):
+    """A flag that stands for a setting: its type, its help, what holds without, other names than its own."""
+
+    kind: type
+    help: str
+    default: str
+    names: tuple[str, ...] = ()
+
+
+_SETTINGS = {
+    "host": _Setting(str, "Address to listen on.", "127.0.0.1"),
+    "port": _Setting(int, "Port to listen on.", "8000"),
+    "workers": _Setting(int, "Workers that translate side by side.", "one for each usable core"),
+    "engine_processes": _Setting(
+        bool, "Give every worker a process of its own instead of a thread.", "for a small model, and on CUDA"
     ),
-]
+    "device": _Setting(str, "auto, cpu or cuda.", "auto: a GPU if there is one and the bundle is fp16"),
+    "max_rows": _Setting(
+        int, "Sentences (beams) that a worker decodes at once.", "64, or what memory allows"
+    ),
+    "max_kv_cache_mib": _Setting(
+        str,
+        "Memory for keys and values: 2GiB; a plain number is MiB.",
+        "2GiB",
+        ("--max-kv-cache", "--max-kv-cache-mib"),
+    ),
+    "cache_bytes": _Setting(
+        str, "Memory for translated sentences; 0 is none.", "64MiB", ("--cache", "--cache-bytes")
+    ),
+    "default_beam_size": _Setting(
+        int, "Beam size of requests that do not choose one.", "the bundle's, or 1", ("--beam-size",)
+    ),
+    "shortlist": _Setting(
+        bool, "Decode every sentence over its own candidate words.", "if the bundle has such"
+    ),
+    "pivot_language": _Setting(
+        str, "Language through which pairs without a model go; none refuses them.", "en"
+    ),
+    "api_keys_file": _Setting(
+        Path, "File of the API keys that requests need; see api-key.", "none needed", ("--api-keys",)
+    ),
+    "requests_per_minute": _Setting(int, "Requests a minute of each API key, or address.", "no limit"),
+    "cors_origins": _Setting(
+        str, "Origins whose pages may use the server, with commas between; * is any.", "none"
+    ),
+    "admin_port": _Setting(
+        int, "Port for /admin/status, /admin/reload and /admin/drain, on 127.0.0.1.", "none"
+    ),
+    "guard": _Setting(str, "What is done about suspicious translations: off, flag or mend.", "mend"),
+    "glossaries": _Setting(
+        Path, "Folder of glossaries that requests may name: NAME.SOURCE-TARGET.tsv.", "none"
+    ),
+    "log_level": _Setting(str, "debug, info, warning or error.", "info"),
+}
+"""By the name of the setting."""
+
+OF_SERVE = tuple(_SETTINGS)
 
 _WORDS = {"false": False, "true": True}
 
 
-def with_option_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a flag for each option of decoding and of texts.
+def with_flags(*settings: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a flag for each option of decoding and of texts, and for some settings.
 
     Args:
-        command: its keyword arguments `decoding` and `text` get the options that are given, by name; the
-            flags stand where its signature has these.
+        settings: names of these.
 
     Returns:
-        The command for Typer.
+        Makes a command for Typer. Its keyword arguments `decoding`, `text` and `settings` get what is
+        given, by name; the flags stand where its signature has these.
     """
+    return functools.partial(_with_flags, settings)
+
+
+def _with_flags(settings: Iterable[str], command: Callable[..., None]) -> Callable[..., None]:
     given_parameters = inspect.signature(command).parameters
-    groups = {"decoding": option_flags(OPTIONS), "text": option_flags(TEXT_OPTIONS)}
+    groups = {
+        "decoding": option_flags(OPTIONS),
+        "text": option_flags(TEXT_OPTIONS),
+        "settings": [
+            _flag(name, one.kind, *one.names, help=one.help, show_default=one.default)
+            for name, one in ((name, _SETTINGS[name]) for name in settings)
+        ],
+    }
     groups = {name: flags for name, flags in groups.items() if name in given_parameters}
     parameters = []
     for parameter in given_parameters.values():
@@ -215,12 +188,12 @@ def option_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
             kind = list[str]
         elif one.type in (int, float) or get_origin(one.type) is Literal:
             kind = one.type
-        annotation = Annotated[
-            kind | None, typer.Option(help=one.option.help, show_default=one.shown_default)
-        ]
-        flags.append(
-            inspect.Parameter(
-                one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
-            )
-        )
+        flags.append(_flag(one.name, kind, help=one.option.help, show_default=one.shown_default))
     return flags
+
+
+def _flag(name: str, kind: Any, *spelled: str, **shown: str) -> inspect.Parameter:
+    annotation = Annotated[kind | None, typer.Option(*spelled, **shown)]
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
+    )

@@ -31,6 +31,7 @@ from server.cli.exit_codes import (
     fail_at_stream,
 )
 from server.cli.given_settings import read_settings
+from server.engine.observer import NullObserver
 from server.errors import DragomanError, EngineDeadError, GlossaryRefusedError, SettingError
 from server.http.server import listen, make_server
 from server.logs import configure_logging
@@ -247,9 +248,8 @@ def _through_models(
             line_options = replace(line_options, glossary=read_file(glossary))
         legs = choose(settings)
         settings = settings.model_copy(update={"bundle": tuple(dict.fromkeys(leg.bundle for leg in legs))})
-        metrics = Metrics(CollectorRegistry())
         for bundle in settings.bundle:
-            models[bundle] = load_model(settings, metrics, bundle)
+            models[bundle] = load_model(settings, NullObserver(), bundle)
         way = [
             (leg, models[leg.bundle], request_limits(settings, models[leg.bundle].manifest)) for leg in legs
         ]

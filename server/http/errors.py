@@ -5,7 +5,6 @@ import math
 import random
 from http import HTTPStatus
 
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -81,28 +80,6 @@ def error_body(message: str, code: str, request_id: str) -> bytes:
     return json.dumps(body).encode("ascii")
 
 
-def error_response(
-    message: str, code: str, request_id: str, headers: dict[str, str] | None = None
-) -> Response:
-    """Build the response of an error.
-
-    Args:
-        message: one sentence for a person, without any of the input.
-        code: the reason; decides the status.
-        request_id: of the request.
-        headers: further ones.
-
-    Returns:
-        A complete response.
-    """
-    return Response(
-        error_body(message, code, request_id),
-        STATUS.get(code, 500),
-        headers={"Cache-Control": "no-store", **(headers or {})},
-        media_type="application/json",
-    )
-
-
 def reason_of(error: BaseException) -> str:
     """Name an exception in one word of the table.
 
@@ -115,8 +92,6 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, HTTPException):
         phrase = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return phrase if phrase in STATUS else "invalid_request"
-    if isinstance(error, RequestValidationError):
-        return "invalid_request"
     if isinstance(error, ClientDisconnectedError):
         return "client_disconnected"
     reason = error.reason if isinstance(error, DragomanError) else "internal"
@@ -134,41 +109,29 @@ def response_for(error: Exception, request_id: str) -> Response:
         A complete response.
     """
     reason = reason_of(error)
-    headers: dict[str, str] = {}
+    message, headers = str(error), {"Cache-Control": "no-store"}
     if isinstance(error, HTTPException):
-        headers = dict(error.headers or {})
-        return error_response(HTTPStatus(error.status_code).phrase, reason, request_id, headers)
-    if isinstance(error, RequestValidationError):
-        return error_response("the request is not valid", reason, request_id)
-    if not isinstance(error, DragomanError) or reason == "internal":
-        return error_response("internal error; the server's log has the details", "internal", request_id)
-    if STATUS[error.reason] in (429, 503):
+        message = HTTPStatus(error.status_code).phrase
+        headers |= error.headers or {}
+    elif reason == "internal":
+        message = "internal error; the server's log has the details"
+    elif STATUS[reason] in (429, 503):
         delay_s = error.retry_after_s if isinstance(error, OverloadedError) else _UNAVAILABLE_RETRY_S
-        # What one client has used up comes back at a known time, and nobody else waits for it.
-        known = isinstance(error, RateLimitedError)
-        headers["Retry-After"] = str(max(1, math.ceil(delay_s)) if known else retry_after(delay_s))
-    if error.reason in ("draining", "body_too_large") or isinstance(error, AmbiguousFramingError):
+        if not isinstance(error, RateLimitedError):
+            # Spread, so that refused clients do not come back all at once. What one client has used up comes
+            # back at a known time, and nobody else waits for it.
+            delay_s = min(3600.0, delay_s * random.uniform(1 - _JITTER, 1 + _JITTER))
+        headers["Retry-After"] = str(max(1, math.ceil(delay_s)))
+    if reason in ("draining", "body_too_large") or isinstance(error, AmbiguousFramingError):
         # While draining, so that the client's next attempt reaches another replica. Of a body that was
         # refused the end is not waited for, and a next request would be behind it.
         headers["Connection"] = "close"
-    if error.reason == "missing_key":
+    if reason == "missing_key":
         headers["WWW-Authenticate"] = "Bearer"
-    if error.reason == "unsupported_media_type":
+    if reason == "unsupported_media_type":
         headers["Accept-Encoding"] = "identity"
-    return error_response(str(error), error.reason, request_id, headers)
-
-
-def retry_after(delay_s: float) -> int:
-    """Spread a delay by 20 %, so that refused clients do not come back all at once.
-
-    Args:
-        delay_s: estimated time until there is room.
-
-    Returns:
-        Whole seconds, 1 to 3600.
-    """
-    spread = delay_s * random.uniform(1 - _JITTER, 1 + _JITTER)
-    return min(3600, max(1, math.ceil(spread)))
+    body = error_body(message, reason, request_id)
+    return Response(body, STATUS[reason], headers=headers, media_type="application/json")
 
 
 async def handle_error(request: Request, error: Exception) -> Response:

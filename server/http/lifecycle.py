@@ -1,6 +1,5 @@
 """Where the server stands between start and end, and how many requests it has taken on."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -26,8 +25,6 @@ class Lifecycle:
         self._ready = False
         self._draining = False
         self._active = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     @property
     def draining(self) -> bool:
@@ -78,25 +75,7 @@ class Lifecycle:
         """
         self.check_accepting()
         self._active += 1
-        self._idle.clear()
         try:
             yield
         finally:
             self._active -= 1
-            if self._active == 0:
-                self._idle.set()
-
-    async def wait_idle(self, timeout_s: float) -> bool:
-        """Wait until every request that was taken on has ended.
-
-        Args:
-            timeout_s: how long at most.
-
-        Returns:
-            Whether that came to pass.
-        """
-        try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
-        except TimeoutError:
-            return False
-        return True

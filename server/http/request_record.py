@@ -1,9 +1,11 @@
 """What is noted about a request for its log line and the metrics. Never any of its text."""
 
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from server.service.translation.request import Work
 
 _KEY = "dragoman.record"
 
@@ -22,14 +24,9 @@ class RequestRecord:
         key: name of the API key it came with, never the key itself.
         disconnect_phase: set if the client went away: `receiving`, `queued` or `running`.
         texts: texts to translate.
-        sentences: sequences that went through the engine.
-        source_tokens: tokens read.
-        target_tokens: tokens written.
         pair: source and target language of a translation, and the language between them or nothing.
         model: name of the model, where the client chooses it.
-        cached: sentences that were in the cache; None if it was not asked.
-        finish_reasons: how many sentences ended for which reason.
-        guards: how often a check of a translation fired, by reason and outcome.
+        work: what its translation has cost.
         stages_s: seconds in each stage.
     """
 
@@ -42,14 +39,9 @@ class RequestRecord:
     key: str | None = None
     disconnect_phase: str | None = None
     texts: int = 0
-    sentences: int = 0
-    source_tokens: int = 0
-    target_tokens: int = 0
     pair: tuple[str, str, str] | None = None
     model: str | None = None
-    cached: int | None = None
-    finish_reasons: Mapping[str, int] = field(default_factory=dict)
-    guards: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
     stages_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -60,11 +52,9 @@ def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
         scope: ASGI scope that passed the middleware.
 
     Returns:
-        Its record; a fresh one if the middleware is not there (a sub-application under test).
+        Its record.
     """
-    record = scope.get(_KEY)
-    if record is None:
-        record = scope[_KEY] = RequestRecord("unknown")
+    record = scope[_KEY]
     assert isinstance(record, RequestRecord)
     return record
 

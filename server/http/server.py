@@ -5,6 +5,7 @@ import functools
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Literal
@@ -21,7 +22,7 @@ log = logging.getLogger("dragoman")
 
 _BACKLOG = 2048
 _HANDSHAKE_S = 0.1  # a connection that has begun becomes acceptable within a round trip
-_DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C is noticed
+_DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C, or that nothing runs any more, is noticed
 
 
 class DrainingServer(uvicorn.Server):
@@ -115,24 +116,19 @@ class DrainingServer(uvicorn.Server):
         host, port = listener.getsockname()[:2]
         log.info("admin on http://%s:%d/admin/status", f"[{host}]" if ":" in host else host, port)
 
-    @staticmethod
-    def _loop_time() -> float:
-        return asyncio.get_running_loop().time()
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain: say 503 to what is new, finish what is running, then close."""
         self._lifecycle.begin_drain()
         log.info("draining")
-        started_s = self._loop_time()
-        while (
-            passed_s := self._loop_time() - started_s
-        ) < self._settings.drain_timeout_s and not self.force_exit:
-            if await self._lifecycle.wait_idle(_DRAIN_TICK_S) and passed_s >= self._settings.drain_delay_s:
+        started_s, settings = time.monotonic(), self._settings
+        while not self.force_exit:
+            passed_s = time.monotonic() - started_s
+            least_s = settings.drain_timeout_s if self._lifecycle.active else settings.drain_delay_s
+            if passed_s >= least_s:
                 break
-            if passed_s < self._settings.drain_delay_s:
-                await asyncio.sleep(_DRAIN_TICK_S)
+            await asyncio.sleep(_DRAIN_TICK_S)
         if self._lifecycle.active:
-            log.warning("requests still running after %.1f s are dropped", self._loop_time() - started_s)
+            log.warning("requests still running after %.1f s are dropped", time.monotonic() - started_s)
         for server in self.servers:
             for listener in server.sockets:
                 drop_new_connections(listener)

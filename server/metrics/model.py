@@ -5,39 +5,16 @@ series of a name or pair that is not served any more end.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from server.engine.limits import EngineStats
 from server.engine.observer import EndReason, EngineObserver
 from server.metrics.series import Series
+from server.service.translation.model_slot import ModelSlot
 
 Pair = tuple[str, str, str]
 """Source, target, and the language between them, empty for a model of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelDescription:
-    """What the series say of a model.
-
-    Attributes:
-        name: of the bundle.
-        version: of the bundle.
-        sha256: of its manifest; 12 digits of it become a label.
-        precision: of its weights.
-        opset: of its graphs.
-        load_duration_s: seconds the load took.
-        loaded_at_s: Unix time at which it was served first.
-    """
-
-    name: str
-    version: str
-    sha256: str
-    precision: str
-    opset: int
-    load_duration_s: float
-    loaded_at_s: float
 
 
 class ModelMetrics:
@@ -82,28 +59,29 @@ class ModelMetrics:
         self._counters: dict[str, tuple[Counter, Counter]] = {}
         self._translated: dict[Pair, Counter] = {}
 
-    def set_models(self, models: Sequence[ModelDescription], pairs: Collection[Pair]) -> None:
+    def set_models(self, slots: Sequence[ModelSlot], pairs: Collection[Pair]) -> None:
         """Say what is served from now on.
 
         Args:
-            models: all of them.
+            slots: all of them.
             pairs: every language pair that they translate together.
         """
-        names = frozenset(model.name for model in models)
+        names = frozenset(slot.model.manifest.name for slot in slots)
         for name in self._names - names:
             del self._counters[name]
             for series in self._of_model:
                 series.remove(name)
         self._names = names
         self._info.clear()
-        for model in models:
-            labels = (model.name, model.version, model.sha256[:12], model.precision, str(model.opset))
-            self._info.labels(*labels).set(1)
-            self._load.labels(model.name).set(model.load_duration_s)
-            self._loaded.labels(model.name).set(model.loaded_at_s)
+        for slot in slots:
+            model, name, manifest = slot.model, slot.model.manifest.name, slot.model.manifest
+            opset = str(manifest.graphs.opset)
+            self._info.labels(name, manifest.version, model.sha256[:12], manifest.precision, opset).set(1)
+            self._load.labels(name).set(model.load_duration_s)
+            self._loaded.labels(name).set(slot.since_s)
             for series in self._of_engine:
-                series.labels(model.name)
-            self._counters[model.name] = self._sentences.labels(model.name), self._tokens.labels(model.name)
+                series.labels(name)
+            self._counters[name] = self._sentences.labels(name), self._tokens.labels(name)
         for pair in set(self._translated) - set(pairs):
             self._pairs.remove(*pair)
             del self._translated[pair]

@@ -96,7 +96,7 @@ class Metrics:
         self.ready = series.gauge("ready", "1 when requests are accepted.")
         self.draining = series.gauge("draining", "1 when shutting down.")
         self.event_loop_lag = series.histogram(
-            "event_loop_lag_seconds", "Delay of a 100 ms timer.", LAG_BUCKETS
+            "event_loop_lag_seconds", "Delay of a 100 ms timer.", buckets=LAG_BUCKETS
         )
         build = series.gauge("build_info", "Build.", ("version", "commit", "python", "onnxruntime"))
         build.labels(
@@ -116,10 +116,10 @@ class Metrics:
         )
         self._request_duration = histogram(
             "http_request_duration_seconds", "Time from headers parsed to last byte sent.",
-            REQUEST_BUCKETS, ("route", "method"),
+            ("route", "method"), buckets=REQUEST_BUCKETS,
         )  # fmt: skip
         self.requests_in_flight = series.gauge("http_requests_in_flight", "HTTP requests being handled.")
-        self._request_size = histogram("http_request_size_bytes", "Request body size.", SIZE_BUCKETS)
+        self._request_size = histogram("http_request_size_bytes", "Request body size.", buckets=SIZE_BUCKETS)
         self._rejected = counter(
             "requests_rejected_total", "Requests refused before inference.", ("route", "reason")
         )
@@ -134,7 +134,7 @@ class Metrics:
         )
         self._keys: frozenset[str] = frozenset()
         self._stage_duration = histogram(
-            "stage_duration_seconds", "Time per stage and request.", STAGE_BUCKETS, ("stage",)
+            "stage_duration_seconds", "Time per stage and request.", ("stage",), buckets=STAGE_BUCKETS
         )
 
     def _register_engine(self, series: Series) -> None:
@@ -146,10 +146,13 @@ class Metrics:
         )
         self._queue_oldest = gauge("queue_oldest_age_seconds", "Age of the oldest waiting sentence.")
         self._queue_wait = histogram(
-            "queue_wait_seconds", "Enqueue to first compute, per sentence.", STAGE_BUCKETS
+            "queue_wait_seconds", "Enqueue to first compute, per sentence.", buckets=STAGE_BUCKETS
         )
         self._batch_sentences = histogram(
-            "batch_sentences", "Sentences per encoder run, rows per decoder step.", BATCH_BUCKETS, ("stage",)
+            "batch_sentences",
+            "Sentences per encoder run, rows per decoder step.",
+            ("stage",),
+            buckets=BATCH_BUCKETS,
         )
         self._batch_max_sentences = gauge("batch_max_sentences", "Decoder rows of one worker.")
         self._batch_tokens = counter(
@@ -157,14 +160,16 @@ class Metrics:
         )
         self._slots = gauge("decode_slots", "Decoder rows now.", ("state",))
         self._slot_steps = counter("decode_slot_steps_total", "Decoder rows times steps.", ("state",))
-        self._step_duration = histogram("decode_step_duration_seconds", "One decoder step.", STEP_BUCKETS)
+        self._step_duration = histogram(
+            "decode_step_duration_seconds", "One decoder step.", buckets=STEP_BUCKETS
+        )
         self._source_tokens_total = counter("source_tokens_total", "Source tokens read, without padding.")
         self._target_tokens_total = counter("target_tokens_total", "Target tokens produced, without padding.")
         self._source_tokens = histogram(
-            "sentence_source_tokens", "Source tokens per sentence.", TOKEN_BUCKETS
+            "sentence_source_tokens", "Source tokens per sentence.", buckets=TOKEN_BUCKETS
         )
         self._target_tokens = histogram(
-            "sentence_target_tokens", "Target tokens per sentence.", TOKEN_BUCKETS
+            "sentence_target_tokens", "Target tokens per sentence.", buckets=TOKEN_BUCKETS
         )
         self._finished = counter("sentences_finished_total", "Sentences that left the engine.", ("reason",))
         self._engine_errors = counter("engine_errors_total", "Engine faults.", ("kind",))

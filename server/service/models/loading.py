@@ -21,7 +21,7 @@ from server.runtime.onnx.attention_pass import AttentionPass
 from server.runtime.onnx.graph import file_states
 from server.service.models.engine_start import start_engine, start_threads
 from server.service.models.self_test import check_golden_text
-from server.service.models.served_model import ServedModel, TranslationEngine, check_together
+from server.service.models.served_model import ServedModel, check_together
 from server.service.text.model_text import Measured
 from server.service.text.output.checks import Thresholds
 from server.service.text.protection.masks import DEFAULT_MASKS
@@ -98,7 +98,6 @@ def load_model(
     except TokenizerError as error:
         raise BundleError(manifest.tokenizer.source, f"cannot be loaded: {error}") from error
     observer = observer.of_model(manifest.name)
-    engine: TranslationEngine
     with ThreadPoolExecutor(1) as pool:
         verified = pool.submit(verify_hashes, bundle, manifest, range(HASHED_BESIDE, sys.maxsize))
         try:

@@ -1,59 +1,16 @@
 """What the service needs of a loaded model: the seam between text and token ids."""
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from export.bundle import Manifest
 from model.tokenizer import Tokenizer
-from server.engine.limits import EngineStats
-from server.engine.options import DecodingOptions
-from server.engine.sequence import SequenceResult
+from server.engine.dispatch.dispatcher import Dispatcher
 from server.errors import SettingError
 from server.service.request_limits import RequestLimits
 from server.service.text.model_text import Measured, ModelText
 from server.service.text.truecasing import Truecaser
-
-
-class TranslationEngine(Protocol):
-    """Token ids in, token ids out; `server.engine.dispatch.dispatcher` has the real one. Thread-safe."""
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Told once which event loop requests come from, on its thread and before the first of them."""
-        ...
-
-    def submit(
-        self,
-        request_id: str,
-        sources: Sequence[Sequence[int | bytes]],
-        options: DecodingOptions | Sequence[DecodingOptions],
-        deadline_s: float | None = None,
-    ) -> list[Future[SequenceResult]]:
-        """Queue sentences, all or none, with one way to decode for all or for each; futures end once."""
-        ...
-
-    def check_room(self, active: int) -> None:
-        """Raise QueueFullError without room for one more than those of `active` requests not here yet."""
-        ...
-
-    def abort(self, request_id: str) -> None:
-        """Drop whatever of a request has not ended yet."""
-        ...
-
-    def decoding(self, request_id: str) -> bool:
-        """Tell whether a sentence of a request has left the queue and has not ended."""
-        ...
-
-    def stats(self) -> EngineStats:
-        """Say what the engine is doing now."""
-        ...
-
-    def close(self, timeout_s: float) -> None:
-        """Stop the threads; what has not ended is aborted."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +31,7 @@ class ServedModel:
     manifest: Manifest
     sha256: str
     tokenizer: Tokenizer
-    engine: TranslationEngine
+    engine: Dispatcher
     load_duration_s: float
     bundle: Path = Path()
     truecaser: Truecaser | None = None

@@ -1,7 +1,7 @@
 """A request's texts on their way through a model and back. No waiting: who decodes, decides when."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,7 +90,7 @@ class Document:
         self._job = job
         self.pieces: list[list[_Piece]] = []
         self.inputs: list[ModelInput] = []
-        self.guards: Mapping[tuple[str, str], int] = {}
+        self.guards: Counter[tuple[str, str]] = Counter()
         self._advance(None)
 
     def resume(self, results: Sequence[SequenceResult]) -> None:

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Literal
 
 from server.engine.options import DecodingOptions
@@ -22,19 +21,6 @@ Phase = Literal["queued", "running"]
 # The engine itself ends a sentence whose deadline has passed, between two steps. This much later we stop
 # waiting for it, in case a single run takes longer.
 _DEADLINE_GRACE_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What became of a request's sentences.
-
-    Attributes:
-        results: in order.
-        cached: how many of them were in the cache; None if it was not asked.
-    """
-
-    results: Sequence[SequenceResult]
-    cached: int | None
 
 
 class CachedDecoder:
@@ -67,7 +53,7 @@ class CachedDecoder:
         deadline_s: float,
         *,
         repeatable: bool = True,
-    ) -> Decoded:
+    ) -> tuple[Sequence[SequenceResult], int | None]:
         """Decode sentences.
 
         Cancelling this coroutine aborts them.
@@ -80,17 +66,17 @@ class CachedDecoder:
             repeatable: whether they would be decoded to the same again.
 
         Returns:
-            The results.
+            The results, and how many of them were in the cache; None if it was not asked.
 
         Raises:
             DragomanError: as the engine's `submit` and its futures.
         """
         if not sequences:
-            return Decoded((), None)
+            return (), None
         if self._clock() >= deadline_s:
             raise DeadlineExceededError("the deadline passed before the text was read")
         if self._cache is None or not repeatable:
-            return Decoded(await self._compute(request_id, sequences, options, deadline_s), None)
+            return await self._compute(request_id, sequences, options, deadline_s), None
         cache = self._cache
         each = [options] * len(sequences) if isinstance(options, DecodingOptions) else options
         keys: list[Key] = [
@@ -107,7 +93,7 @@ class CachedDecoder:
             results = dict(zip(missing, computed, strict=True))
             for key, result in results.items():
                 cache.put(key, result)
-        return Decoded(
+        return (
             [result if result is not None else results[key] for key, result in zip(keys, found, strict=True)],
             len(found) - found.count(None),
         )

@@ -31,7 +31,7 @@ _log = logging.getLogger("dragoman.service")
 
 
 class Reloader:
-    """Reads the bundle again and serves what is there now, one reload at a time. Used from one event loop."""
+    """Reads the bundle again and serves what is there now. `Reloads` calls it, one at a time."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Reloader:
         self._announce = announce
         self._count = count
         self._finish_s = finish_s
-        self._task: asyncio.Task[ServedModel] | None = None
         self._loader: threading.Thread | None = None
 
     @property
@@ -71,43 +70,7 @@ class Reloader:
         return self._slot.model.manifest.name
 
     async def reload(self) -> ServedModel:
-        """Load, prove and swap; ends when the old model's memory is free.
-
-        It goes on when its caller is cancelled.
-
-        Returns:
-            The model that is served now.
-
-        Raises:
-            ReloadInProgressError: another one has not ended.
-            BundleRefusedError: the old model goes on serving; the message says what is wrong with the bundle.
-            ReloadFailedError: likewise, for another reason than the bundle.
-        """
-        if self._task is not None:
-            raise ReloadInProgressError("another reload has not ended yet")
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(self._ended)
-        return await asyncio.shield(self._task)
-
-    async def close(self, timeout_s: float) -> None:
-        """Give a reload up that is in progress; for the end of the server.
-
-        Args:
-            timeout_s: how long a load may still take. It cannot be stopped, and Python does not like to end
-                with a thread inside ONNX Runtime.
-        """
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._loader is not None:
-            await asyncio.to_thread(self._loader.join, timeout_s)
-
-    def _ended(self, task: asyncio.Task[ServedModel]) -> None:
-        self._task = None
-        if not task.cancelled():
-            task.exception()  # awaiting callers get it; without any, the log has it
-
-    async def _run(self) -> ServedModel:
+        """Load, prove and swap; ends when the old model's memory is free. Errors are those of `Reloads`."""
         old = _describe(self._slot.model)
         _log.info("reloading", extra={"old": old})
         outcome: ReloadOutcome = "failed"
@@ -132,6 +95,11 @@ class Reloader:
         await self._slot.finish_old(self._finish_s)
         _log.info("the old model is gone", extra={"old": old})
         return model
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for a load, which cannot be stopped: Python does not like to end inside ONNX Runtime."""
+        if self._loader is not None:
+            await asyncio.to_thread(self._loader.join, timeout_s)
 
     async def _prepare(self) -> Translator:
         """Load beside what is served, up to a translator that is as fast with its first request as ever."""

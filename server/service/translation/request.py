@@ -1,11 +1,12 @@
 """What a translation request asks and what it gets: plain values between the API and the service."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from server.engine.options import OPTIONS
+from server.engine.sequence import SequenceResult
 from server.service.text.codec import TextTranslation
 from server.service.text.explanation.explained import through as explained_through
 from server.service.text.glossary.entries import Glossary
@@ -141,6 +142,58 @@ class TranslationRequest:
         )
 
 
+STAGES = ("tokenize", "queue", "encode", "decode", "detokenize")
+
+
+@dataclass(slots=True)
+class Work:
+    """What a translation has cost, on its way from the decoder to the log and the metrics.
+
+    Attributes:
+        sentences: sequences that went through an engine.
+        source_tokens: tokens read, specials included.
+        target_tokens: tokens of the best hypotheses.
+        cached: sentences that were in the cache; None if it was not asked.
+        finish_reasons: how many sentences ended for which reason.
+        guards: how often a check fired, by reason and outcome.
+        stages_s: seconds in each of `STAGES`; of sentences side by side the longest.
+    """
+
+    sentences: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    cached: int | None = None
+    finish_reasons: Counter[str] = field(default_factory=Counter)
+    guards: Counter[tuple[str, str]] = field(default_factory=Counter)
+    stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+
+    def add(self, results: Sequence[SequenceResult], cached: int | None) -> None:
+        """Count a round of decoding."""
+        self.sentences += len(results)
+        self.source_tokens += sum(result.source_tokens for result in results)
+        self.target_tokens += sum(result.target_tokens for result in results)
+        self.finish_reasons.update(result.finish_reason for result in results)
+        self.stages_s["queue"] += max(result.queue_s for result in results)
+        self.stages_s["encode"] += max(result.encode_s for result in results)
+        self.stages_s["decode"] += max(result.decode_s for result in results)
+        if cached is not None:
+            self.cached = (self.cached or 0) + cached
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], of_times: Callable[[list[float]], float]) -> Self:
+        """Sum up parts; `of_times` says what becomes of their times: `sum` in a row, `max` side by side."""
+        counts = [part.cached for part in parts if part.cached is not None]
+        return cls(
+            sum(part.sentences for part in parts),
+            sum(part.source_tokens for part in parts),
+            sum(part.target_tokens for part in parts),
+            sum(counts) if counts else None,
+            sum((part.finish_reasons for part in parts), Counter()),
+            sum((part.guards for part in parts), Counter()),
+            {stage: of_times([0.0, *(part.stages_s[stage] for part in parts)]) for stage in STAGES},
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Translation:
     """The answer to a request.
@@ -149,30 +202,17 @@ class Translation:
         texts: in the order of the request's texts.
         source: language of the texts; of texts in several languages, that of most characters.
         target: language of the translations.
-        sentences: sequences that went through an engine.
-        source_tokens: tokens read, specials included.
-        target_tokens: tokens of the best hypotheses.
-        finish_reasons: how many sentences ended for which reason.
-        stages_s: seconds in `tokenize`, `queue`, `encode`, `decode` and `detokenize`; the longest of the
-            sentences'.
+        work: what it has cost.
         detected: for each text the guess that `auto` was replaced by; empty if the source was stated.
         pivot: language between source and target, if two models translated.
-        cached: sentences that were in the cache; None if it was not asked.
-        guards: how often a check fired, by reason and outcome.
     """
 
     texts: tuple[TextTranslation, ...]
     source: str
     target: str
-    sentences: int
-    source_tokens: int
-    target_tokens: int
-    finish_reasons: Mapping[str, int]
-    stages_s: Mapping[str, float]
+    work: Work
     detected: tuple[Detection, ...] = ()
     pivot: str | None = None
-    cached: int | None = None
-    guards: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def through(middle: Translation, final: Translation) -> Translation:
@@ -198,18 +238,9 @@ def through(middle: Translation, final: Translation) -> Translation:
         texts=texts,
         source=middle.source,
         target=final.target,
-        sentences=middle.sentences + final.sentences,
-        source_tokens=middle.source_tokens + final.source_tokens,
-        target_tokens=middle.target_tokens + final.target_tokens,
-        finish_reasons=Counter(middle.finish_reasons) + Counter(final.finish_reasons),
-        stages_s={stage: stage_s + final.stages_s[stage] for stage, stage_s in middle.stages_s.items()},
+        work=Work.joined((middle.work, final.work), sum),
         pivot=middle.target,
-        cached=None if middle.cached is final.cached is None else (middle.cached or 0) + (final.cached or 0),
-        guards=Counter(middle.guards) + Counter(final.guards),
     )
-
-
-STAGES = ("tokenize", "queue", "encode", "decode", "detokenize")
 
 
 def gathered(
@@ -235,18 +266,10 @@ def gathered(
             found[place] = text
         if (size := sum(len(texts[place]) for place in places)) > most:
             largest, most = part, size
-    done = [part for _, part in parts]
-    counts = [part.cached for part in done if part.cached is not None]
     return Translation(
         texts=tuple(found),
         source=source if largest is None else largest.source,
         target=target,
-        sentences=sum(part.sentences for part in done),
-        source_tokens=sum(part.source_tokens for part in done),
-        target_tokens=sum(part.target_tokens for part in done),
-        finish_reasons=sum((Counter(part.finish_reasons) for part in done), Counter()),
-        stages_s={stage: max((part.stages_s[stage] for part in done), default=0.0) for stage in STAGES},
+        work=Work.joined([part.work for _, part in parts], max),
         pivot=None if largest is None else largest.pivot,
-        cached=sum(counts) if counts else None,
-        guards=sum((Counter(part.guards) for part in done), Counter()),
     )

@@ -170,14 +170,14 @@ class Router:
             return parts[0][1]
         return gathered(request.texts, parts, stated, target)
 
-    async def generate(self, request: TranslationRequest, model: str | None) -> Translation:
+    async def generate(self, request: TranslationRequest, slot: ModelSlot) -> Translation:
         """Give every text of a request to a model of another task than translation.
 
         Cancelling this coroutine aborts the request: its rows are free before the next step.
 
         Args:
             request: the texts; its languages say nothing.
-            model: name of the model; None if there is only one.
+            slot: as `find_generator` gives it.
 
         Returns:
             What the model wrote, in the order of the texts.
@@ -189,7 +189,6 @@ class Router:
             InferenceError: the engine failed on a text.
             UnavailableError: the engine is dead or draining.
         """
-        slot = self.find_generator(model)
         reads_features = bool(slot.model.manifest.architecture.source_features)
         field = "features" if reads_features else "inputs"
         if request.are_features != reads_features:

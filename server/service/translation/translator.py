@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Self, TypeVar
 
 from server.service.models.served_model import ServedModel, text_side
@@ -16,39 +15,15 @@ from server.service.text.codec import Document, Reading, TextCodec
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.options import Way
-from server.service.translation.cached_decoding import CachedDecoder, Decoded, Phase
+from server.service.translation.cached_decoding import CachedDecoder, Phase
 from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
-from server.service.translation.request import RequestedOptions, Translation, TranslationRequest
+from server.service.translation.request import RequestedOptions, Translation, TranslationRequest, Work
 from server.service.translation.sentence_cache import SentenceCache
 
 T = TypeVar("T")
 
 # A short sentence is split and tokenised in 0.05 ms, less than handing it to a thread and back costs.
 _INLINE_CHARS = 400
-
-
-@dataclass(slots=True)
-class _Work:
-    """What the rounds of a request have cost."""
-
-    stages_s: dict[str, float]
-    finish_reasons: Counter[str] = field(default_factory=Counter)
-    sentences: int = 0
-    source_tokens: int = 0
-    target_tokens: int = 0
-    cached: int | None = None
-
-    def add(self, decoded: Decoded) -> None:
-        results = decoded.results
-        self.sentences += len(results)
-        self.source_tokens += sum(result.source_tokens for result in results)
-        self.target_tokens += sum(result.target_tokens for result in results)
-        self.finish_reasons.update(result.finish_reason for result in results)
-        self.stages_s["queue"] += max(result.queue_s for result in results)
-        self.stages_s["encode"] += max(result.encode_s for result in results)
-        self.stages_s["decode"] += max(result.decode_s for result in results)
-        if decoded.cached is not None:
-            self.cached = (self.cached or 0) + decoded.cached
 
 
 class Translator:
@@ -149,7 +124,7 @@ class Translator:
             size,
             lambda: self._codec.read(request.texts, way, reading, request.options.target_prefixes),
         )
-        work = _Work(dict.fromkeys(("tokenize", "queue", "encode", "decode", "detokenize"), 0.0))
+        work = Work()
         work.stages_s["tokenize"] = self._clock() - started_s
         await self._decode(request, way, document, work, size)
         texts = document.translations(request.options.num_hypotheses)
@@ -160,18 +135,8 @@ class Translator:
                 lambda: self._codec.explained(request.texts, document, texts, reading),
             )
             work.stages_s["detokenize"] += self._clock() - written_s
-        return Translation(
-            texts=tuple(texts),
-            source=source,
-            target=target,
-            sentences=work.sentences,
-            source_tokens=work.source_tokens,
-            target_tokens=work.target_tokens,
-            finish_reasons=work.finish_reasons,
-            stages_s=work.stages_s,
-            cached=work.cached,
-            guards=document.guards,
-        )
+        work.guards = document.guards
+        return Translation(tuple(texts), source, target, work)
 
     def _plan(
         self, request: TranslationRequest, source: str, target: str, glossary: Glossary | None
@@ -196,7 +161,7 @@ class Translator:
         return way, reading
 
     async def _decode(
-        self, request: TranslationRequest, way: Way, document: Document, work: _Work, size: int
+        self, request: TranslationRequest, way: Way, document: Document, work: Work, size: int
     ) -> None:
         """Decode what the document asks for, until it asks for nothing more."""
         limits, prefix = self.limits, way.framing.target_prefix
@@ -204,16 +169,16 @@ class Translator:
             limits = replace(limits, target_prefix=prefix)
         while document.inputs:
             options = choose_each(request.options, limits, document.inputs)
-            decoded = await self._decoder.decode(
+            results, cached = await self._decoder.decode(
                 request.request_id,
                 [one.ids for one in document.inputs],
                 with_token_scores(options) if request.text_options.confidence else options,
                 request.deadline_s,
                 repeatable=request.options.is_repeatable,
             )
-            work.add(decoded)
+            work.add(results, cached)
             decoded_s = self._clock()
-            await self._offload(size, functools.partial(document.resume, decoded.results))
+            await self._offload(size, functools.partial(document.resume, results))
             work.stages_s["detokenize"] += self._clock() - decoded_s
 
     async def warm_up(self) -> None:

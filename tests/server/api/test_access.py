@@ -25,6 +25,7 @@ from server.errors import (
     SettingError,
 )
 from server.http.errors import ClientDisconnectedError
+from server.http.request_record import RequestRecord, attach
 from server.metrics.registry import Metrics
 from server.service.clients.api_keys import ClientLimits, key_line
 from server.settings import Settings
@@ -294,6 +295,7 @@ def test_a_key_without_a_limit_has_the_servers(served: Served) -> None:
     )
     assert with_default is not None
     scope = {"type": "http", "headers": [], "query_string": b"", "client": ("1.2.3.4", 5)}
+    attach(scope, RequestRecord("a"))
     assert with_default.identify(scope, {"api_key": KEY}) == Client("first", ClientLimits(5))
     assert with_default.identify(scope, {"api_key": LIMITED}) == Client("limited", ClientLimits(2))
     assert with_default.identify(scope, {"api_key": SHORT}) == Client("short", ClientLimits(5, 20))

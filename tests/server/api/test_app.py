@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from server.app import create_app
 from server.errors import DrainingError, EngineDeadError, InferenceError
+from server.http.disconnect import EXTENSION, FAULT_EXTENSION
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
@@ -264,20 +265,16 @@ def test_a_connection_that_is_lost_frees_its_rows(
 
 
 def test_a_client_that_goes_away_frees_its_rows(app: FastAPI, engine: FakeEngine) -> None:
-    """Straight ASGI: `http.disconnect` must reach the route through all middleware."""
+    """Straight ASGI: the protocol's call must reach the route through all middleware."""
     engine.gate.clear()
     body = json.dumps(FIELDS).encode()
     sent: list[Any] = []
 
     async def main() -> None:
-        gone = asyncio.Event()
-        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+        leaving: list[Callable[[], None] | None] = []
 
         async def receive() -> Any:
-            for message in messages:
-                return message
-            await gone.wait()
-            return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -289,13 +286,17 @@ def test_a_client_that_goes_away_frees_its_rows(app: FastAPI, engine: FakeEngine
             "raw_path": b"/translate",
             "query_string": b"",
             "headers": [(b"content-type", b"application/json")],
+            "extensions": {EXTENSION: leaving.append, FAULT_EXTENSION: lambda: None},
         }
         async with app.router.lifespan_context(app):
             call = asyncio.create_task(app(scope, receive, send))
             while not engine.waiting:
                 await asyncio.sleep(0.001)
-            gone.set()
+            (leave,) = leaving
+            assert leave is not None
+            leave()
             await asyncio.wait_for(call, 2)
+            assert leaving == [leave, None]
 
     asyncio.run(main())
     assert sent == []

@@ -109,6 +109,13 @@ def test_parts_of_a_form_are_fields() -> None:
     assert parse_fields(body, PARTS, b"source=en") == (expected, False)
 
 
+def test_a_boundary_may_look_like_a_charset() -> None:
+    boundary = b"a;charset=latin-1"
+    body = (PART % (b"q", b"a") + b"--X--\r\n").replace(b"--X", b"--" + boundary)
+    headers = {"content-type": f'Multipart/Form-Data; boundary="{boundary.decode()}"'}
+    assert parse_fields(body, headers, b"") == ({"q": "a"}, False)
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [

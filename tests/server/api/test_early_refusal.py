@@ -1,4 +1,4 @@
-"""Translations that are refused early: before the application, or by it before it reads a body."""
+"""Translations that are refused before their bodies are read."""
 
 import json
 import logging
@@ -50,13 +50,13 @@ def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], dict[st
     return int(first.split()[1]), headers, json.loads(body)
 
 
-def test_both_ways_refuse_alike_and_the_connection_goes_on(
+def test_a_refusal_is_an_answer_like_others_and_the_connection_goes_on(
     connection: socket.socket, client: httpx.Client, engine: FakeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "dragoman.access"):
         connection.sendall(REQUEST + b"\r\n" + BODY)
         status, headers, body = read_answer(connection)
-        # With an Origin it goes the ordinary way; the answer comes before the body does.
+        # The answer comes before the body does.
         connection.sendall(REQUEST + b"Origin: http://x\r\n\r\n")
         ordinary = read_answer(connection)
         connection.sendall(BODY)

@@ -74,6 +74,7 @@ def test_the_docs_load_what_this_server_has(client: httpx.Client) -> None:
         assert response.headers["content-type"].startswith(kind)
         assert response.headers["x-content-type-options"] == "nosniff"
         assert client.head(f"/{address}").headers["content-length"] == str(len(response.content))
+        assert client.get(f"/{address}", headers={"Range": "bytes=abc"}).content == response.content
     assert "SwaggerUIBundle" in client.get("/docs/swagger-ui-bundle.js").text
     assert "openapi.json" in client.get("/docs/start.js").text
     assert parts.scripts == []

@@ -16,7 +16,7 @@ from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
 from server.service.text.languages import Detection
 from server.service.text.options import TextOptions
-from server.service.translation.request import RequestedOptions, Translation
+from server.service.translation.request import RequestedOptions, Translation, Work
 
 REQUIRED = {"q": "a", "source": "en", "target": "de"}
 
@@ -214,7 +214,7 @@ def translation(
     count: int, reason: str = "eos", detected: tuple[Detection, ...] = (), pivot: str | None = None
 ) -> Translation:
     text = TextTranslation(("x", "y"), (-0.1234567, -2.0), reason)
-    return Translation((text,) * count, "en", "de", count, 1, 1, {}, {}, detected, pivot)
+    return Translation((text,) * count, "en", "de", Work(count, 1, 1), detected, pivot)
 
 
 def test_the_answer_has_the_callers_shape() -> None:

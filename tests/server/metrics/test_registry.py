@@ -4,13 +4,14 @@ import os
 import re
 import shutil
 import subprocess
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.engine.limits import EngineStats
-from server.metrics.model import ModelDescription
 from server.metrics.registry import Metrics
 
 MAX_SERIES = 550  # with two models; a further one takes 11, and each of its pairs one
@@ -21,8 +22,10 @@ def metrics() -> Metrics:
     return Metrics(CollectorRegistry(), commit="abc")
 
 
-def model(name: str) -> ModelDescription:
-    return ModelDescription(name, "1", "a" * 64, "int8", 20, load_duration_s=1.5, loaded_at_s=1e9)
+def model(name: str) -> Any:
+    manifest = SimpleNamespace(name=name, version="1", precision="int8", graphs=SimpleNamespace(opset=20))
+    served = SimpleNamespace(manifest=manifest, sha256="a" * 64, load_duration_s=1.5)
+    return SimpleNamespace(model=served, since_s=1e9)
 
 
 def exercised(metrics: Metrics) -> str:

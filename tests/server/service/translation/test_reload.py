@@ -20,7 +20,7 @@ from server.errors import (
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
 from server.service.translation.model_slot import ModelSlot
-from server.service.translation.reload import Reloader, ReloadOutcome
+from server.service.translation.reload import Reloader, ReloadOutcome, Reloads
 from server.service.translation.request import TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
@@ -45,9 +45,10 @@ class Server:
         self.serving = ModelSlot(self.translator_of(served_model(self.first)))
         self.outcomes: list[ReloadOutcome] = []
         self.announced: list[str] = []
-        self.reloader = Reloader(
+        reloader = Reloader(
             self.serving, load, self.translator_of, self.check, self.announce, self.outcomes.append, finish_s
         )
+        self.reloader = Reloads([reloader])
 
     def translator_of(self, model: ServedModel) -> Translator:
         return Translator(model, request_limits(Settings(), model.manifest), text_threads=1)
@@ -101,7 +102,7 @@ def test_new_requests_get_the_new_model_and_old_ones_finish_with_the_old_one() -
         assert not reload.done()
         server.first.release()
         assert await old_request == "WORD."
-        assert (await reload).manifest.version == "2"
+        assert (await reload)[0].manifest.version == "2"
         assert server.first.closed
         assert not new.closed
         assert (server.outcomes, server.announced) == (["success"], ["2"])

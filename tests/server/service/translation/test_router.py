@@ -62,10 +62,10 @@ def test_a_pair_without_a_model_goes_through_the_pivot() -> None:
     translation = models.translate("One. Two.", "", " Three. \n", source="fr", target="de")
     assert [text.hypotheses for text in translation.texts] == [("ONE. TWO.",), ("",), (" THREE. \n",)]
     assert (translation.source, translation.target, translation.pivot) == ("fr", "de", "en")
-    assert translation.sentences == 6
-    assert translation.finish_reasons == {"eos": 6}
-    assert translation.source_tokens == 2 * sum(len(s) for s in models["fr-en"].submitted[0][1])
-    assert translation.stages_s["decode"] == pytest.approx(0.006)
+    assert translation.work.sentences == 6
+    assert translation.work.finish_reasons == {"eos": 6}
+    assert translation.work.source_tokens == 2 * sum(len(s) for s in models["fr-en"].submitted[0][1])
+    assert translation.work.stages_s["decode"] == pytest.approx(0.006)
     assert models["fr-en"].submitted[0][3] == models["en-de"].submitted[0][3]  # one deadline for both
 
 
@@ -136,7 +136,7 @@ def test_what_the_first_model_cut_is_said_to_be_cut() -> None:
     models["fr-en"].result = cut  # type: ignore[method-assign]
     translation = models.translate("One.", source="fr", target="de", text_options=TextOptions(guard="off"))
     assert translation.texts[0].finish_reason == "length"
-    assert translation.finish_reasons == {"length": 1, "eos": 1}
+    assert translation.work.finish_reasons == {"length": 1, "eos": 1}
 
 
 def test_a_text_that_grew_too_long_on_the_way_is_refused_with_the_reason() -> None:

@@ -36,8 +36,8 @@ def test_each_text_has_its_own_language_and_model() -> None:
     assert changed == [True, False, True, False, True, False]
     assert [len(sources) for _, sources, _, _ in models["fr-en"].submitted] == [1]
     assert sorted(len(sources) for _, sources, _, _ in models["en-de"].submitted) == [1, 2]
-    assert translation.sentences == 4  # the French one counts with each of its two models
-    assert translation.finish_reasons == {"eos": 4}
+    assert translation.work.sentences == 4  # the French one counts with each of its two models
+    assert translation.work.finish_reasons == {"eos": 4}
     assert (translation.source, translation.target, translation.pivot) == (
         "en",
         "de",
@@ -118,7 +118,7 @@ def test_a_language_goes_into_itself_unchanged_and_without_a_model() -> None:
     for code in ("fr", "en", "de"):
         translation = models.translate("One <b> two\r\n", "", source=code, target=code)
         assert [text.hypotheses for text in translation.texts] == [("One <b> two\r\n",), ("",)]
-        assert (translation.source, translation.target, translation.sentences) == (code, code, 0)
+        assert (translation.source, translation.target, translation.work.sentences) == (code, code, 0)
     with pytest.raises(UnsupportedLanguageError):
         models.translate("x", source="it", target="it")
     assert not any(engine.submitted for engine in models.engines.values())

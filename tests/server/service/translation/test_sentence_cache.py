@@ -96,7 +96,7 @@ def test_a_sentence_is_computed_once_whatever_request_it_comes_in() -> None:
             ["THREE. ONE."],
         ]
         assert desk.sizes == [3, 1]
-        assert [one.cached for one in (first, again, whole)] == [0, 1, 2]
+        assert [one.work.cached for one in (first, again, whole)] == [0, 1, 2]
         assert desk.counts == (3, 4)
 
     run(test)
@@ -106,10 +106,13 @@ def test_what_was_there_is_the_same_but_took_no_time() -> None:
     async def test(desk: Desk) -> None:
         first, second = [await desk.translate("One two.", num_hypotheses=2, return_scores=True) for _ in "ab"]
         assert first.texts == second.texts
-        assert (first.source_tokens, first.target_tokens) == (second.source_tokens, second.target_tokens)
-        assert first.finish_reasons == second.finish_reasons
-        assert first.stages_s["decode"] > 0
-        assert [second.stages_s[stage] for stage in ("queue", "encode", "decode")] == [0, 0, 0]
+        assert (first.work.source_tokens, first.work.target_tokens) == (
+            second.work.source_tokens,
+            second.work.target_tokens,
+        )
+        assert first.work.finish_reasons == second.work.finish_reasons
+        assert first.work.stages_s["decode"] > 0
+        assert [second.work.stages_s[stage] for stage in ("queue", "encode", "decode")] == [0, 0, 0]
 
     run(test)
 
@@ -126,10 +129,10 @@ def test_other_options_and_another_bundle_are_other_sentences() -> None:
             {"sampling_topk": 5, "seed": 1},
             {"sampling_topk": 5, "seed": 2},
         ):
-            assert (await desk.translate("One.", **chosen)).cached == 0
-            assert (await desk.translate("One.", **chosen)).cached == 1
-        assert (await desk.translate("One.", sha256="cd" * 32)).cached == 0
-        assert (await desk.translate("One.")).cached == 1
+            assert (await desk.translate("One.", **chosen)).work.cached == 0
+            assert (await desk.translate("One.", **chosen)).work.cached == 1
+        assert (await desk.translate("One.", sha256="cd" * 32)).work.cached == 0
+        assert (await desk.translate("One.")).work.cached == 1
 
     run(test)
 
@@ -137,7 +140,7 @@ def test_other_options_and_another_bundle_are_other_sentences() -> None:
 def test_draws_without_a_seed_are_never_repeated() -> None:
     async def test(desk: Desk) -> None:
         for _ in range(2):
-            assert (await desk.translate("One.", sampling_topk=5)).cached is None
+            assert (await desk.translate("One.", sampling_topk=5)).work.cached is None
         assert desk.sizes == [1, 1]
         assert desk.counts == (0, 0)
         assert desk.cache.stats().entries == 0
@@ -164,7 +167,7 @@ def test_requests_at_the_same_time_each_compute_and_the_first_result_is_kept() -
         assert desk.sizes == [2, 2, 2]
         assert desk.counts == (0, 6)
         assert desk.cache.stats().entries == 2
-        assert (await desk.translate("Two.")).cached == 1
+        assert (await desk.translate("Two.")).work.cached == 1
 
     run(test)
 
@@ -225,7 +228,7 @@ def test_a_model_that_replaces_another_computes_anew() -> None:
     async def test(desk: Desk) -> None:
         await desk.translate("One.")
         new = FakeEngine()
-        assert (await desk.translate("One.", sha256="cd" * 32, engine=new)).cached == 0
+        assert (await desk.translate("One.", sha256="cd" * 32, engine=new)).work.cached == 0
         assert len(new.submitted) == 1
 
     run(test)

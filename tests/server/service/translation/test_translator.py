@@ -46,9 +46,9 @@ def test_texts_come_back_in_order() -> None:
         "",
         "THREE." + " AND MORE." * 60,
     ]
-    assert translation.sentences == 4
-    assert translation.finish_reasons == {"eos": 4}
-    assert set(translation.stages_s) == {"tokenize", "queue", "encode", "decode", "detokenize"}
+    assert translation.work.sentences == 4
+    assert translation.work.finish_reasons == {"eos": 4}
+    assert set(translation.work.stages_s) == {"tokenize", "queue", "encode", "decode", "detokenize"}
 
 
 def test_sentences_are_those_of_the_language_whatever_its_code() -> None:

@@ -5,10 +5,7 @@ from pathlib import Path
 import pytest
 
 from server.errors import GlossaryRefusedError, InvalidOptionError
-from server.service.text.glossary.entries import Glossary, make_entry
 from server.service.text.glossary.store import GlossaryStore
-
-ADDED = Glossary([make_entry("board", "Tafel")])
 
 
 @pytest.fixture
@@ -17,17 +14,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def target(store: GlossaryStore, name: str = "tech") -> str | None:
-    glossary = store.get(name, "en", "de")
+def target(store: GlossaryStore) -> str | None:
+    glossary = store.find("tech", "en", "de")
     return glossary and glossary.entries[0].target
 
 
 def test_codes_are_compared_without_case(folder: Path) -> None:
     (folder / "tech.en-pt-BR.tsv").write_text("board\tplaca\n", encoding="utf-8")
     store = GlossaryStore(folder)
-    assert store.get("tech", "EN", "pt_br") is not None
-    assert store.get("Tech", "en", "de") is None
-    assert store.keys == [("tech", "en", "de"), ("tech", "en", "pt-br")]
+    assert store.find("tech", "EN", "pt_br") is not None
+    with pytest.raises(InvalidOptionError, match="none of this name"):
+        store.find("Tech", "en", "de")
 
 
 def test_a_reload_reads_what_is_there_now(folder: Path) -> None:
@@ -42,18 +39,6 @@ def test_a_reload_reads_what_is_there_now(folder: Path) -> None:
     assert target(store) == "Brett"
 
 
-def test_glossaries_can_be_added_and_removed(folder: Path) -> None:
-    store = GlossaryStore(folder)
-    store.add("mine", "en", "de", ADDED)
-    store.add("tech", "en", "de", ADDED)
-    store.reload()
-    assert (target(store, "mine"), target(store)) == ("Tafel", "Tafel")
-    assert store.remove("mine", "en", "DE")
-    assert not store.remove("mine", "en", "de")
-    assert store.remove("tech", "en", "de")
-    assert (target(store, "mine"), target(store)) == (None, "Platine")
-
-
 def test_a_name_is_no_path(folder: Path) -> None:
     store = GlossaryStore(folder)
     for name in ("../tech", "/etc/passwd", "tech.en-de.tsv", "", "\0"):
@@ -66,4 +51,4 @@ def test_a_pair_that_it_is_not_for_is_an_error_only_if_it_was_stated(folder: Pat
     with pytest.raises(InvalidOptionError, match="not for de to en"):
         store.find("tech", "de", "en")
     assert store.find("tech", "de", "en", stated=False) is None
-    assert store.find("tech", "en", "de") is store.get("tech", "en", "de")
+    assert store.find("tech", "en", "de") is not None
