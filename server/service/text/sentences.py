@@ -26,12 +26,12 @@ from server.service.text.drafts import (
     without_spans,
 )
 from server.service.text.glossary.enforcement import TermUse, whole_sentence, with_terms
-from server.service.text.glossary.substitution import TermAligner, TermSubstitution
+from server.service.text.glossary.substitution import TermSubstitution, term_links
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import Way
 from server.service.text.output.checks import MARKS, Checked, marks_agree, numbers_agree, without_loops
-from server.service.text.protection.linking import Aligner
+from server.service.text.protection.linking import Links
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
@@ -119,7 +119,7 @@ class SentenceTranslator:
             fired = {reason: None for reason in fired if reason not in draft.withdrawn}
         left = draft.hypotheses[0].alarms
         guards = [(reason, "kept" if reason in left else "mended") for reason in fired]
-        aligner: Aligner = self._model.aligner
+        links: Links = self._model.aligner.links
         terms: tuple[TermUse, ...] = ()
         if matches:
             draft, terms = yield from with_terms(
@@ -129,10 +129,10 @@ class SentenceTranslator:
                 TermSubstitution(segment, self._model.aligner, way.target, self._model.decoded(begin)),
                 lambda masked: self._draft(masked, way, begin),
             )
-            aligner = TermAligner(aligner, segment, matches)
+            links = term_links(links, segment, matches)
             if not all(term.satisfied for term in terms):
                 guards.append(("glossary", "kept"))
-        texts = [self._written(segment, one.target, aligner) for one in draft.hypotheses]
+        texts = [self._written(segment, one.target, links) for one in draft.hypotheses]
         scores = [one.score for one in draft.hypotheses]
         kept = (
             (tuple(texts), tuple(scores))
@@ -142,7 +142,7 @@ class SentenceTranslator:
         delivered = None
         if way.keep:
             best = draft.hypotheses[0]
-            placed = tuple(self._placed(segment, best.target, aligner))
+            placed = tuple(self._placed(segment, best.target, links))
             delivered = Delivered(segment, best.target, placed, best.written, best.runs)
         return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms, delivered)
 
@@ -340,7 +340,7 @@ class SentenceTranslator:
 
     def _with_pairs(self, tagged: Segment, target: Target) -> Target:
         """Put quotes and brackets that were tags back as text."""
-        placed = place_tags(tagged, target, self._model.aligner)
+        placed = place_tags(tagged, target, self._model.aligner.links)
         return target.edited([(at, at, tag.output) for at, tag in placed])
 
     def _with_own_marks(self, segment: Segment, best: Hypothesis) -> Hypothesis:
@@ -352,13 +352,13 @@ class SentenceTranslator:
         alarms = tuple(alarm for alarm in best.alarms if alarm != "marks")
         return replace(best, target=self._with_pairs(tagged, bare), alarms=alarms)
 
-    def _written(self, segment: Segment, target: Target, aligner: Aligner) -> str:
+    def _written(self, segment: Segment, target: Target, links: Links) -> str:
         if not segment.tags and not target.spans and segment.escape == "none":
             return target.text
-        return write(target.text, target.spans, self._placed(segment, target, aligner), segment.escape)
+        return write(target.text, target.spans, self._placed(segment, target, links), segment.escape)
 
-    def _placed(self, segment: Segment, target: Target, aligner: Aligner) -> list[tuple[int, Tag]]:
-        placed = place_tags(segment, target, aligner) if segment.tags else []
+    def _placed(self, segment: Segment, target: Target, links: Links) -> list[tuple[int, Tag]]:
+        placed = place_tags(segment, target, links) if segment.tags else []
         return [(at, spaced(at, tag, target.text)) for at, tag in placed]
 
 

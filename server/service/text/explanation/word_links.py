@@ -1,8 +1,5 @@
 """The words of a sentence and of its translation, and which of them belong together."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 from server.service.text.explanation.attention import Looks, of_words
 from server.service.text.model_text import ModelText
 from server.service.text.protection.alignment import WordAligner
@@ -55,8 +52,8 @@ class SentenceWords:
             attention = of_words(self._kept, looks, model, *words)
         weighted = self._compared.links(attention)
         weights = {(self._left[one], self._right[other]): weight for one, other, weight in weighted}
-        known = _Known([(one, other) for one, other, _ in weighted])
-        pairs = link_words(self._kept.segment, self._kept.target, self._ours, self._theirs, known)
+        known = [(one, other) for one, other, _ in weighted]
+        pairs = link_words(self._kept.segment, self._kept.target, self._ours, self._theirs, lambda *_: known)
         return [
             (
                 self._ours[one],
@@ -65,13 +62,3 @@ class SentenceWords:
             )
             for one, other in pairs
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """Links words that were compared before."""
-
-    found: list[tuple[int, int]] = field(default_factory=list)
-
-    def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
-        return self.found

@@ -8,7 +8,7 @@ from server.service.text.glossary.entries import Match, fold, occurrences, words
 from server.service.text.glossary.joints import joint
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.alignment import WordAligner
-from server.service.text.protection.linking import Aligner, link_words
+from server.service.text.protection.linking import Links, link_words
 from server.service.text.protection.words import Word, find_words
 from server.service.text.segment import Segment, Span, Target
 
@@ -33,33 +33,25 @@ class Substituted:
     written: tuple[Match, ...] = ()
 
 
-class TermAligner:
-    """Links the words of terms with those of their translations, before all others. Thread-safe."""
+def term_links(links: Links, segment: Segment, matches: Sequence[Match]) -> Links:
+    """Link the words of terms with those of their translations, before all others.
 
-    def __init__(self, aligner: Aligner, segment: Segment, matches: Sequence[Match]) -> None:
-        """Give each term a sign of its own.
-
-        Args:
-            aligner: links the other words.
-            segment: a sentence.
-            matches: its terms.
-        """
-        self._aligner = aligner
-        self._sources: dict[str, str] = {}
-        self._targets: dict[str, str] = {}
-        for number, match in enumerate(matches):
-            sign = f"TERM{number}"  # equal words that are not in small letters are linked first
-            of_term = words_of(segment.text[match.start : match.end])
-            self._sources |= dict.fromkeys(of_term, sign)
-            for accepted in match.entry.accepted:
-                self._targets |= dict.fromkeys(words_of(accepted), sign)
-
-    def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
-        """Link words; as `WordAligner.links`."""
-        return self._aligner.links(
-            [self._sources.get(fold(word), word) for word in source_words],
-            [self._targets.get(fold(word), word) for word in target_words],
-        )
+    Args:
+        links: finds those of the other words.
+        segment: a sentence.
+        matches: its terms.
+    """
+    sources: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    for number, match in enumerate(matches):
+        sign = f"TERM{number}"  # equal words that are not in small letters are linked first
+        sources |= dict.fromkeys(words_of(segment.text[match.start : match.end]), sign)
+        for accepted in match.entry.accepted:
+            targets |= dict.fromkeys(words_of(accepted), sign)
+    return lambda source_words, target_words: links(
+        [sources.get(fold(word), word) for word in source_words],
+        [targets.get(fold(word), word) for word in target_words],
+    )
 
 
 class TermSubstitution:
@@ -96,7 +88,7 @@ class TermSubstitution:
         if not matches:
             return Substituted(target)
         words = find_words(target.text, target.spans)
-        links = link_words(self._segment, target, self._source, words, self._aligner)
+        links = link_words(self._segment, target, self._source, words, self._aligner.links)
         sources_of: dict[int, list[int]] = {}
         for one, other in links:
             sources_of.setdefault(other, []).append(one)

@@ -2,12 +2,15 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from server.service.text.protection.words import Word
 from server.service.text.segment import Segment, Target
+
+Links = Callable[[Sequence[str], Sequence[str]], list[tuple[int, int]]]
+"""Finds which words of a translation stand for which of its source: takes those of the source, in order and
+without punctuation marks, and those of the translation; gives pairs of an index in each."""
 
 _KINDS_OF_MARKS = {
     mark: marks[0]
@@ -16,33 +19,17 @@ _KINDS_OF_MARKS = {
 }
 
 
-class Aligner(Protocol):
-    """Finds which word of a translation stands for which word of its source."""
-
-    def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
-        """Link words.
-
-        Args:
-            source_words: of the source sentence, in order, without punctuation marks.
-            target_words: of its translation.
-
-        Returns:
-            Pairs of an index in the source and one in the target.
-        """
-        ...
-
-
 def link_words(
-    segment: Segment, target: Target, source: list[Word], words: list[Word], aligner: Aligner | None
+    segment: Segment, target: Target, source: list[Word], words: list[Word], links: Links | None
 ) -> list[tuple[int, int]]:
-    """Link words by the aligner, spans by what they write, marks of one kind in order.
+    """Link words as they are found, spans by what they write, marks of one kind in order.
 
     Args:
         segment: a sentence.
         target: its translation.
         source: words of the sentence.
         words: words of the translation.
-        aligner: None links equal words alone.
+        links: finds them; None links equal words alone.
 
     Returns:
         Pairs of an index in the source and one in the target, ascending.
@@ -51,7 +38,7 @@ def link_words(
     theirs = [index for index, word in enumerate(words) if not word.is_mark]
     our_texts = [segment.text[source[index].start : source[index].end] for index in ours]
     their_texts = [target.text[words[index].start : words[index].end] for index in theirs]
-    found = aligner.links(our_texts, their_texts) if aligner else []
+    found = links(our_texts, their_texts) if links else []
     pairs = {
         (ours[one], theirs[other])
         for one, other in found

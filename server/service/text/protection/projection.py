@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from server.service.text.protection.linking import Aligner, cut_words, link_words
+from server.service.text.protection.linking import Links, cut_words, link_words
 from server.service.text.protection.nesting import Nesting, nesting
 from server.service.text.protection.ownership import Ownership, source_owners
 from server.service.text.protection.words import Word, find_words
@@ -22,13 +22,13 @@ _MAX_WORK = 400_000  # elements times words; what has more goes by relative posi
 _NEAR_SPACES = 200  # on either side of where a line break is expected
 
 
-def place_tags(segment: Segment, target: Target, aligner: Aligner | None = None) -> Placed:
+def place_tags(segment: Segment, target: Target, links: Links | None = None) -> Placed:
     """Find the places of a sentence's tags in its translation.
 
     Args:
         segment: the sentence.
         target: its translation.
-        aligner: None links equal words alone.
+        links: of words; None links equal words alone.
 
     Returns:
         Offsets in the target's text and tags, in the order of writing: all tags of the segment, once.
@@ -38,7 +38,7 @@ def place_tags(segment: Segment, target: Target, aligner: Aligner | None = None)
     tree = nesting(segment.tags, len(segment.text))
     words = find_words(target.text, target.spans)
     if tree is not None and len(tree.elements) * (len(segment.text) + len(words)) <= _MAX_WORK and words:
-        placed = _Projection(segment, target, tree, words, aligner).placed()
+        placed = _Projection(segment, target, tree, words, links).placed()
         if _is_sound(placed, segment.tags):
             return placed
     return _by_position(segment, target, words)
@@ -59,14 +59,14 @@ class _Unit:
 
 class _Projection:
     def __init__(
-        self, segment: Segment, target: Target, tree: Nesting, words: list[Word], aligner: Aligner | None
+        self, segment: Segment, target: Target, tree: Nesting, words: list[Word], links: Links | None
     ) -> None:
         self._segment = segment
         self._text = target.text
         self._tree = tree
         whole = find_words(segment.text, segment.spans)
-        pairs = link_words(segment, target, whole, words, aligner)
-        self._source, self._words, links = cut_words(segment, target, whole, words, pairs)
+        pairs = link_words(segment, target, whole, words, links)
+        self._source, self._words, sources = cut_words(segment, target, whole, words, pairs)
         self._owned = source_owners(tree, [word.start for word in self._source])
         self._ownership = Ownership(
             tree,
@@ -74,7 +74,7 @@ class _Projection:
             [word.is_mark for word in self._words],
             [word.end - word.start for word in self._words],
             self._owned,
-            links,
+            sources,
             {
                 index
                 for index, word in enumerate(self._words)
@@ -83,14 +83,13 @@ class _Projection:
         )
         self._owners = self._ownership.owners
         self._targets: list[list[int]] = [[] for _ in self._source]
-        for index, linked in enumerate(links):
+        for index, linked in enumerate(sources):
             for source in linked:
                 self._targets[source].append(index)
 
         last = len(self._owners)
-        self._gaps: list[
-            tuple[int, int, int]
-        ] = []  # before, between and behind words: elements on both sides
+        # Before, between and behind words: elements on both sides.
+        self._gaps: list[tuple[int, int, int]] = []
         for gap in range(last + 1):
             here = self._owners[gap - 1] if gap else self._beyond(self._owners[0], opens=False)
             there = self._owners[gap] if gap < last else self._beyond(here, opens=True)

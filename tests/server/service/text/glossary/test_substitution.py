@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.text.glossary import read_aligner
 from server.service.text.glossary.entries import Glossary, make_entry
-from server.service.text.glossary.substitution import Substituted, TermAligner, TermSubstitution
+from server.service.text.glossary.substitution import Substituted, TermSubstitution, term_links
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.segment import Segment, Span, Target
 
@@ -124,8 +124,8 @@ def test_tags_find_the_words_of_terms(aligner: WordAligner) -> None:
     segment = Segment("The dog sleeps in the garden.")
     matches = Glossary([make_entry("garden", "Xyz Abc")]).find(segment)
     words = (["The", "dog", "sleeps", "in", "the", "garden"], ["In", "Xyz", "Abc", "schläft", "der", "Hund"])
-    links = TermAligner(aligner, segment, matches).links(*words)
-    assert {(5, 1), (5, 2)} <= set(links)
+    links = term_links(aligner.links, segment, matches)
+    assert {(5, 1), (5, 2)} <= set(links(*words))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Dictionary:
     def __init__(self, pairs: str) -> None:
         self._pairs = [tuple(pair.split("=")) for pair in pairs.split()]
 
-    def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
+    def __call__(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
         return [
             (one, other)
             for one, word in enumerate(source_words)
@@ -34,7 +34,7 @@ class FixedLinks:
     def __init__(self, found: list[tuple[int, int]]) -> None:
         self._found = found
 
-    def links(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
+    def __call__(self, source_words: Sequence[str], target_words: Sequence[str]) -> list[tuple[int, int]]:
         return [
             (one % len(source_words), other % len(target_words))
             for one, other in self._found
