@@ -12,6 +12,7 @@ them within sentences.
 import re
 
 from model.tokenizer import Tokenizer
+from server.service.text.reading.abbreviations import words
 
 MIN_LETTERS = 4
 """Of a sentence or word in capitals. What is shorter is mostly an abbreviation or looks like one: US, IT."""
@@ -31,12 +32,9 @@ _CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
 _ERRATIC = re.compile(r"(?<![\w-])(?=[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ])[^\W\d_]++(?![\w-])")
 _APOSTROPHES = "'’"
 # English days and months, which are never seen in small letters; German ones are nouns.
-_ALWAYS_CAPITAL = frozenset(
-    re.findall(
-        r"\w+",
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July"
-        " August September October November December",
-    )
+_ALWAYS_CAPITAL = words(
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July"
+    " August September October November December"
 )
 _LABEL = re.compile(r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+")
 

@@ -27,18 +27,23 @@ class Abbreviations:
     ordinal_stops: bool = False
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """Words as a set.
+
+    Args:
+        text: parted by white space.
+    """
     return frozenset(text.split())
 
 
 _ENGLISH = Abbreviations(
-    _words("mr mrs ms messrs dr drs prof mt rev hon gov sen rep gen col capt cpt cmdr lt sgt maj adm"),
-    _words(
+    words("mr mrs ms messrs dr drs prof mt rev hon gov sen rep gen col capt cpt cmdr lt sgt maj adm"),
+    words(
         "nos p pp vol vols fig figs ch chap sec sect art eq eqs ed eds tab ref refs approx ca cf esp vs v"
         " tel jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat est min max incl"
     ),
-    _words("st ave rd blvd etc al jr sr inc ltd co corp bros dept lbs lb oz ft yd hrs hr mins secs"),
-    _words(
+    words("st ave rd blvd etc al jr sr inc ltd co corp bros dept lbs lb oz ft yd hrs hr mins secs"),
+    words(
         "the a an this that these those i he she it we you they there here his her its our your their my"
         " mine and but or so if when while then although because since after before as at in on for from"
         " with what who why where how which whose is are was were do does did can could will would shall"
@@ -48,14 +53,14 @@ _ENGLISH = Abbreviations(
     ),
 )
 _GERMAN = Abbreviations(
-    _words("hr hrn fr frl dr prof dipl mag ing st sankt freundl geb gest verh gez bzw sog hl kgl"),
-    _words(
+    words("hr hrn fr frl dr prof dipl mag ing st sankt freundl geb gest verh gez bzw sog hl kgl"),
+    words(
         "nr nrn s abb abs art anm aufl bd bde kap tab tel vgl ca evtl ggf inkl exkl zzgl abzgl max min"
         " mind jan feb mär apr jun jul aug sep sept okt nov dez mo di mi do fr sa so hrsg ausg ziff lt gem"
         " bspw insb insbes allg ehem urspr rd"
     ),
-    _words("usw etc uvm str pl mio mrd std sek tsd ff f jh jhd chr co geb"),
-    _words(
+    words("usw etc uvm str pl mio mrd std sek tsd ff f jh jhd chr co geb"),
+    words(
         "der die das den dem des ein eine einen einem einer dies diese dieser dieses jene jener ich du er"
         " sie es wir ihr man mein meine dein deine sein seine ihre unser unsere euer in im an am auf aus"
         " bei mit nach von vom vor zu zum zur für durch gegen ohne um über unter seit bis wenn als aber und"
@@ -67,13 +72,13 @@ _GERMAN = Abbreviations(
     ordinal_stops=True,
 )
 _FRENCH = Abbreviations(
-    _words("m mm mme mmes mlle mlles mgr me dr drs pr st ste sts stes"),
-    _words(
+    words("m mm mme mmes mlle mlles mgr me dr drs pr st ste sts stes"),
+    words(
         "p pp art chap fig vol éd env tél cf ex par av bd boul fax réf no nos janv févr fév avr juil sept"
         " oct nov déc lun mar mer jeu ven sam dim min max"
     ),
-    _words("etc cie sté apr h"),
-    _words(
+    words("etc cie sté apr h"),
+    words(
         "le la les l un une des du de ce cet cette ces c il elle ils elles on je tu nous vous j mon ma mes"
         " ton ta son sa ses notre nos votre vos leur leurs et mais ou or donc car si quand lorsque comme"
         " alors puis à au aux en dans sur sous par pour avec sans chez depuis avant après qui que quoi où"
@@ -83,13 +88,13 @@ _FRENCH = Abbreviations(
     ),
 )
 _SPANISH = Abbreviations(
-    _words("sr sra srta sres sras dr dra dres prof profa d dª dña don ing lic arq sta sto fr mons gral cnel"),
-    _words(
+    words("sr sra srta sres sras dr dra dres prof profa d dª dña don ing lic arq sta sto fr mons gral cnel"),
+    words(
         "n núm núms nº p pp pág págs art arts cap fig vol ed tel tfno aprox avda av c cf ej máx mín incl"
         " ene feb mar abr jun jul ago sep sept oct nov dic lun mié jue vie sáb dom s ss ud uds vd vds"
     ),
-    _words("etc cía jr ltda"),
-    _words(
+    words("etc cía jr ltda"),
+    words(
         "el la los las un una unos unas lo este esta estos estas ese esa eso aquel aquella él ella ellos"
         " ellas yo tú usted ustedes nosotros mi mis tu tus su sus nuestro nuestra le les se me te nos y"
         " pero o si cuando como entonces después antes de del a al en con sin por para desde hasta sobre"
@@ -100,7 +105,7 @@ _SPANISH = Abbreviations(
 )
 _LISTED = {"en": _ENGLISH, "de": _GERMAN, "fr": _FRENCH, "es": _SPANISH}
 # Also written with the full stop of an ordinal.
-_ORDINAL_STOPS = _words("cs da et fi hr hu is lv nb nn no pl sk sl sr tr")
+_ORDINAL_STOPS = words("cs da et fi hr hu is lv nb nn no pl sk sl sr tr")
 
 
 LONG_FORMS = {

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from server.service.text.reading.abbreviations import words
 from server.service.text.reading.emphasis import Run, pair_runs
 from server.service.text.reading.lines import WINDOWS_PATH
 from server.service.text.segment import Segment, Span, Tag
@@ -42,13 +43,10 @@ _REFERENCE = re.compile(r"\[([^\[\]]{0,200})\]")
 _PLAIN = re.compile(r"[`<{\\\[*_~]|'''")
 _VERBATIM = frozenset(["code", "kbd", "samp", "tt", "var", "pre", "script", "style", "math", "svg"])
 _ALONE = frozenset(["br", "hr", "img", "wbr", "input"])
-_ELEMENTS = _ALONE | frozenset(
-    re.findall(
-        r"\w+",
-        " a abbr acronym b bdi bdo big blockquote button c center cite del details dfn div em font g h1 h2"
-        " h3 h4 h5 h6 i ins label lang li mark mrk ol option p q rp rt ruby s section small span strike"
-        " strong sub summary sup table td th time tr u ul v",
-    )
+_ELEMENTS = _ALONE | words(
+    "a abbr acronym b bdi bdo big blockquote button c center cite del details dfn div em font g h1 h2"
+    " h3 h4 h5 h6 i ins label lang li mark mrk ol option p q rp rt ruby s section small span strike"
+    " strong sub summary sup table td th time tr u ul v"
 )
 # Of XLIFF: each stands for something of the source document, a word or a mark.
 _STANDS_FOR = frozenset(["x", "ph", "bx", "ex", "bpt", "ept", "it"])

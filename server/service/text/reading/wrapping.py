@@ -8,18 +8,15 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from server.service.text.reading.abbreviations import abbreviations
+from server.service.text.reading.abbreviations import abbreviations, words
 from server.service.text.reading.segmentation import sentence_borders
 
 _TRAILING = " \t\"'”’»›)]}*_~`"
 # Conjunctions, prepositions and verbs: a line that begins with one in small letters goes on.
-_GOES_ON = frozenset(
-    re.findall(
-        r"\w+",
-        "and or but because that which who with for from to in of on at by than as is are was were und oder"
-        " aber weil dass mit von für aus zu bei nach ist sind war waren et ou mais que qui de du des avec"
-        " pour dans est sont parce y o pero con para por en del porque es son",
-    )
+_GOES_ON = words(
+    "and or but because that which who with for from to in of on at by than as is are was were und oder"
+    " aber weil dass mit von für aus zu bei nach ist sind war waren et ou mais que qui de du des avec"
+    " pour dans est sont parce y o pero con para por en del porque es son"
 )
 _SALUTATION = re.compile(
     r"(?:Dear|Hello|Hi|Hey|Good|Lieber?|Hallo|Guten?|Sehr geehrter?|Cher|Chère|Bonjour|Bonsoir|Salut|Madame"
@@ -32,20 +29,17 @@ _FIRST_WORD = re.compile(r"\S+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|\{\\[^{}]{0,100}\}")
 _LAST_WORD = re.compile(r"([^\W\d_]{1,12})$")
 # Articles, prepositions, conjunctions and the like of en, de, fr, es: no phrase ends in them.
-_NEEDS_ANOTHER = frozenset(
-    re.findall(
-        r"\w+",
-        " a an the of to in at for from with by and or but nor as than that which who whose if because my"
-        " your his our their its is are was were be been has have had will would can could should must may"
-        " might this these very into onto about between der die das den dem des ein eine einen einem einer"
-        " eines mein meine meinen meinem meiner dein deine sein seine seinen ihr ihre ihren ihrem unser"
-        " unsere unseren kein keine keinen und oder aber denn weil dass ob wenn als wie von vom zu zum zur"
-        " im am beim aus auf bei mit nach für durch gegen ohne um über unter zwischen sehr ist sind war"
-        " waren hat haben wird werden kann muss le la les l un une des du de ce cet cette ces mon ma mes"
-        " ton ta tes son sa ses notre nos votre vos leur leurs et ou mais car que qui dont où à au aux en"
-        " dans sur sous par pour avec sans chez est sont très el los las unos unas del al y o e u pero con"
-        " sin por para desde hasta sobre entre mi tu su mis tus sus es son muy",
-    )
+_NEEDS_ANOTHER = words(
+    "a an the of to in at for from with by and or but nor as than that which who whose if because my"
+    " your his our their its is are was were be been has have had will would can could should must may"
+    " might this these very into onto about between der die das den dem des ein eine einen einem einer"
+    " eines mein meine meinen meinem meiner dein deine sein seine seinen ihr ihre ihren ihrem unser"
+    " unsere unseren kein keine keinen und oder aber denn weil dass ob wenn als wie von vom zu zum zur"
+    " im am beim aus auf bei mit nach für durch gegen ohne um über unter zwischen sehr ist sind war"
+    " waren hat haben wird werden kann muss le la les l un une des du de ce cet cette ces mon ma mes"
+    " ton ta tes son sa ses notre nos votre vos leur leurs et ou mais car que qui dont où à au aux en"
+    " dans sur sous par pour avec sans chez est sont très el los las unos unas del al y o e u pero con"
+    " sin por para desde hasta sobre entre mi tu su mis tus sus es son muy"
 )
 
 

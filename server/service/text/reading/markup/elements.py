@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from itertools import count
 
 from server.service.text.languages import base_language
+from server.service.text.reading.abbreviations import words
 from server.service.text.reading.markup.blocks import Item
-from server.service.text.reading.markup.tokens import VOID, Token, attributes, names
+from server.service.text.reading.markup.tokens import VOID, Token, attributes
 
-INLINE = names(
+INLINE = words(
     "a abbr acronym b bdi bdo big blink br cite code data del dfn em font i img ins kbd label link mark"
     " math meta nobr output q rb rp rt rtc ruby s samp script small span strike strong style sub sup svg"
     " time tt u var wbr x g ph bx ex bpt ept it mrk"
 )
-VERBATIM = names(
+VERBATIM = words(
     "code iframe kbd listing math noembed noframes plaintext pre rp rt rtc samp script style svg tt var xmp"
 )
 # Nothing in them is part of a sentence: `rt` says how the word before is read, `rp` brackets that.
-WITHOUT_TEXT = names("script style svg rt rp rtc")
+WITHOUT_TEXT = words("script style svg rt rp rtc")
 LINKS = frozenset(("a", "label"))
-P_ENDS = names(
+P_ENDS = words(
     "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer"
     " form h1 h2 h3 h4 h5 h6 header hgroup hr main menu nav ol p pre search section summary table ul"
 )

@@ -10,20 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-
-def names(text: str) -> frozenset[str]:
-    """Words as a set.
-
-    Args:
-        text: parted by white space.
-    """
-    return frozenset(text.split())
-
+from server.service.text.reading.abbreviations import words
 
 WHITE = " \t\n\f\r"
-VOID = names("area base basefont bgsound br col embed frame hr img input link meta param source track wbr")
+VOID = words("area base basefont bgsound br col embed frame hr img input link meta param source track wbr")
 # No tags inside of them: only their own end tag ends them.
-_RAW = names("script style xmp iframe noembed noframes textarea title")
+_RAW = words("script style xmp iframe noembed noframes textarea title")
 _W = r"[ \t\n\f\r]"
 _NAME = r"[^ \t\n\f\r/>][^ \t\n\f\r/>=]*+"
 _ATTRIBUTE = re.compile(
