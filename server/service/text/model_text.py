@@ -99,7 +99,7 @@ class ModelText:
         self.vocabulary = Vocabulary(tokenizer, measured.lost_characters)
         self._translated_names = measured.translated_names
         coverage_of = None if self._lexicon is None else self._coverage_of
-        self._names = Names(self.vocabulary, measured.translated_names, self.restored, coverage_of)
+        self._names = Names(self.vocabulary, measured.translated_names, coverage_of, self.restored)
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
 

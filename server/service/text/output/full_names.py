@@ -8,6 +8,7 @@ from server.service.text.detection.word_lists import is_common
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.segment import Segment, Span
+from server.service.text.vocabulary import Vocabulary
 
 _CAPITALIZED = r"[A-ZÀ-ÞŒ][a-zß-ÿœ]+(?:-[A-ZÀ-ÞŒ][a-zß-ÿœ]+)*"
 _WITH_PARTICLE = re.compile(
@@ -24,6 +25,11 @@ ALIKE = 0.85
 """Of `difflib`, from which two words are forms of one name: `Zelanda`, `Zealand`; misspellings have less."""
 MISSPELT = 0.6
 """Of `difflib`, from which a word may be a misspelt name: `Henrikes`, `Henriksen`."""
+SPELLED_PIECES = 3
+"""From which on the model does not know a word, but spells it."""
+MANY_PIECES = 4
+_TRANSLATED = (-2.5, -1.0)
+"""Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
 
 
 class FullNames:
@@ -31,25 +37,22 @@ class FullNames:
 
     def __init__(
         self,
-        is_known: Callable[[str], bool],
-        count_pieces: Callable[[str], int],
-        is_untranslated: Callable[[str, str], bool],
-        translated: Collection[str],
+        vocabulary: Vocabulary,
+        translated: frozenset[str],
+        coverage: Callable[[str, str], float] | None,
     ) -> None:
         """Keep what is needed.
 
         Args:
-            is_known: says whether the model has few pieces for a word.
-            count_pieces: says how many it has.
-            is_untranslated: says whether a translation, second, does not account for a word, first.
-            translated: names that have another form in the other language.
+            vocabulary: of the model.
+            translated: names that have another form in the other language; none if that is not known.
+            coverage: says how well the lexical tables let a text account for a word; None without tables.
         """
-        self._is_known = is_known
-        self._count = count_pieces
-        self._is_untranslated = is_untranslated
+        self._count = vocabulary.count_pieces
         self._translated = translated
+        self._coverage = coverage
 
-    def lost(self, segment: Segment, text: str, said: Collection[str], language: str) -> list[Span]:
+    def lost_full(self, segment: Segment, text: str, said: Collection[str], language: str) -> list[Span]:
         """Find those that a translation has not as they stand.
 
         Args:
@@ -96,6 +99,16 @@ class FullNames:
             ):
                 spans.append((start, end))
         return spans
+
+    def _is_known(self, name: str) -> bool:
+        """Tell whether the model has few pieces for a word, with or without its capital (`Fourth`)."""
+        lower = self._count(name.lower())
+        return min(self._count(name), lower + 1 if self._translated else lower) < SPELLED_PIECES
+
+    def _is_untranslated(self, name: str, text: str) -> bool:
+        """Tell whether a translation does not account for a name."""
+        many = self._count(name) > MANY_PIECES
+        return self._coverage is None or self._coverage(name, text) < _TRANSLATED[many]
 
     def _is_no_part(self, token: re.Match[str], language: str) -> bool:
         """Tell whether a word before a name is a title, or a noun, or has its capital from its place."""

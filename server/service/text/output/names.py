@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
 from server.service.text.detection.word_lists import is_common
-from server.service.text.output.full_names import ALIKE, MISSPELT, FullNames, overlap
+from server.service.text.output.full_names import (
+    ALIKE,
+    MANY_PIECES,
+    MISSPELT,
+    SPELLED_PIECES,
+    FullNames,
+    overlap,
+)
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.segment import Segment, Span, Target
@@ -43,16 +50,12 @@ _OFFICES = re.compile(
 )
 """What follows a title, too, and is no name."""
 _LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
-_SPELLED_PIECES = 3
 _MOST_NAMES = 3
-_MANY_PIECES = 4
-_TRANSLATED = (-2.5, -1.0)
-"""Coverage of a name above which the lexical tables know its translation, and of one with many pieces."""
 _ENDING = 2
 """Letters by which a form of a name may be longer; it may be one shorter."""
 
 
-class Names:
+class Names(FullNames):
     """Compares the names of a sentence with those of its translation. Thread-safe.
 
     A name is a word with a capital that the model can only spell, within a sentence; at the beginning of one,
@@ -63,24 +66,12 @@ class Names:
         self,
         vocabulary: Vocabulary,
         translated: frozenset[str],
-        restored: Callable[[str], tuple[str, bool]],
         coverage: Callable[[str, str], float] | None,
+        restored: Callable[[str], tuple[str, bool]],
     ) -> None:
-        """Keep what is needed.
-
-        Args:
-            vocabulary: of the model.
-            translated: names that have another form in the other language; none if that is not known.
-            restored: undoes capitals of a sentence; see `ModelText.restored`.
-            coverage: says how well the lexical tables let a text account for a word; None without tables.
-        """
-        self._vocabulary = vocabulary
-        self._translated = translated
+        """As `FullNames`; `restored` undoes capitals of a sentence, see `ModelText.restored`."""
+        super().__init__(vocabulary, translated, coverage)
         self._restored = restored
-        self._coverage = coverage
-        self._full_names = FullNames(
-            self._is_known, vocabulary.count_pieces, self._is_untranslated, translated
-        )
 
     def lost(self, segment: Segment, target: Target, language: str) -> list[Span]:
         """Find names and abbreviations that a translation has not.
@@ -107,7 +98,7 @@ class Names:
         for match in _NAME.finditer(segment.text):
             start, end = match.span()
             name = _CLITIC.sub("", match[0])
-            pieces = self._vocabulary.count_pieces(name)
+            pieces = self._count(name)
             is_short = (
                 1 < len(name) < _LONGEST_ABBREVIATION and name.isupper() and name not in _TRANSLATED_SHORT
             )
@@ -121,11 +112,11 @@ class Names:
                 or name in self._translated
                 or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
-                or (not is_short and self._is_said(without_accents(name.lower()), plain))
+                or (not is_short and self._is_among(without_accents(name.lower()), plain))
                 or any(overlap(Span(start, end), span) for span in segment.spans)
             ):
                 continue
-            spelled = pieces >= _SPELLED_PIECES and "-" not in name
+            spelled = pieces >= SPELLED_PIECES and "-" not in name
             if (
                 (spelled and self._translated)
                 or is_sure
@@ -137,7 +128,7 @@ class Names:
                 else:
                     found.append(Span(start, end))
         if self._translated and self._coverage is not None:
-            full = self._full_names.lost(segment, target.text, said, language)
+            full = self.lost_full(segment, target.text, said, language)
             found = [span for span in found if not any(overlap(span, one) for one in full)] + full
             found.sort(key=lambda span: span.start)
         return found if len(found) <= _MOST_NAMES and not segment.text.isupper() else []
@@ -174,12 +165,6 @@ class Names:
             edits.append((*place, name))
         return target.edited(sorted(set(edits)))
 
-    def _is_known(self, name: str) -> bool:
-        """Tell whether the model has few pieces for a word, with or without its capital (`Fourth`)."""
-        lower = self._vocabulary.count_pieces(name.lower())
-        pieces = min(self._vocabulary.count_pieces(name), lower + 1 if self._translated else lower)
-        return pieces < _SPELLED_PIECES
-
     def _is_no_name(
         self, text: str, match: re.Match[str], said: Collection[str], words: Sequence[str], language: str
     ) -> bool:
@@ -206,7 +191,7 @@ class Names:
             )
         if not self._is_in_full_name(text, match, said, language) or _ADJECTIVE.search(name):
             return True
-        spelled = [word for word in words if self._vocabulary.count_pieces(word) >= _SPELLED_PIECES]
+        spelled = [word for word in words if self._count(word) >= SPELLED_PIECES]
         return not get_close_matches(without_accents(name.lower()), spelled, 1, MISSPELT)
 
     def _is_given_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
@@ -218,7 +203,7 @@ class Names:
         name, behind = match[0], _BEHIND.match(text, match.end())
         if behind is None or not self._translated or is_common(name, language):
             return False
-        surname, count = behind[0].strip(), self._vocabulary.count_pieces
+        surname = behind[0].strip()
         return (
             surname in said
             and not self._is_known(surname)
@@ -226,7 +211,7 @@ class Names:
             and (
                 bool(get_close_matches(name, said, 1, MISSPELT)) and not _ADJECTIVE.search(name)
                 if language in CAPITAL_NOUNS
-                else count(name) < count(name.lower())
+                else self._count(name) < self._count(name.lower())
             )
             and name.lower() not in abbreviations(language).titles
         )
@@ -235,7 +220,7 @@ class Names:
         """Tell whether a word is a name that may not lose its capital; a noun with many pieces often is."""
         if _begins(text[: match.start()].rstrip(), language):
             return self._is_in_full_name(text, match, said, language)
-        if language in CAPITAL_NOUNS and self._vocabulary.count_pieces(match[0]) < _MANY_PIECES:
+        if language in CAPITAL_NOUNS and self._count(match[0]) < MANY_PIECES:
             return self._is_in_full_name(text, match, said, language)
         return not self._is_known(match[0]) and match[0] not in self._translated
 
@@ -249,7 +234,7 @@ class Names:
             for one in _words_beside(text, match)
         )
 
-    def _is_said(self, name: str, words: Sequence[str]) -> bool:
+    def _is_among(self, name: str, words: Sequence[str]) -> bool:
         """Tell whether a name stands among words in some form."""
         if not self._translated:
             return bool(get_close_matches(name, words, 1, ALIKE))
@@ -257,10 +242,6 @@ class Names:
             (word.startswith(name) and len(word) <= len(name) + _ENDING) or word == name[:-1]
             for word in words
         )
-
-    def _is_untranslated(self, name: str, text: str) -> bool:
-        many = self._vocabulary.count_pieces(name) > _MANY_PIECES
-        return self._coverage is None or self._coverage(name, text) < _TRANSLATED[many]
 
 
 def _is_in_other_letters(text: str) -> bool:
