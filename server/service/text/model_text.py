@@ -21,7 +21,7 @@ from server.service.text.output.shape import shape
 from server.service.text.protection.alignment import WordAligner
 from server.service.text.protection.masks import DEFAULT_MASKS
 from server.service.text.reading.clauses import clause_borders
-from server.service.text.segment import Segment, Span, Target
+from server.service.text.segment import Segment, Target
 from server.service.text.truecasing import Truecaser
 from server.service.text.vocabulary import Vocabulary
 
@@ -97,16 +97,10 @@ class ModelText:
         self.confidence = measured.confidence
         self.attention = measured.attention
         self.vocabulary = Vocabulary(tokenizer, measured.lost_characters)
-        self._translated_names = measured.translated_names
         coverage_of = None if self._lexicon is None else self._coverage_of
-        self._names = Names(self.vocabulary, measured.translated_names, coverage_of, self.restored)
+        self.names = Names(self.vocabulary, measured.translated_names, coverage_of, self.restored)
         self.aligner = WordAligner(measured.lexicon, tokenizer)
         self.checks = Checks(measured.thresholds, measured.lexicon)
-
-    @property
-    def lists_names(self) -> bool:
-        """Whether the bundle says which names have another form in the other language."""
-        return bool(self._translated_names)
 
     def masks(self, spans: int) -> tuple[str, ...]:
         """Give templates of masks for a sentence with so many spans, best first."""
@@ -164,10 +158,6 @@ class ModelText:
         """Tokenize texts of the target language."""
         return tuple(tuple(ids) for ids in self._tokenizer.encode_target_batch(texts))
 
-    def lost_names(self, segment: Segment, target: Target, language: str) -> list[Span]:
-        """Find names and abbreviations that a translation has not; see `Names.lost`."""
-        return self._names.lost(segment, target, language)
-
     def shaped(self, segment: Segment, target: Target, language: str, target_language: str) -> Target:
         """Give a translation the shape of its source, and its names their capitals; see `Names.recased`."""
         formed = shape(segment.text, target, language, target_language)
@@ -175,7 +165,7 @@ class ModelText:
         is_label = self._within_sentences(segment.text) != segment.text
         if is_label and formed.text[:1].islower() and not formed.spans:
             formed = Target(formed.text[0].upper() + formed.text[1:])
-        return self._names.recased(segment, formed, language, target_language)
+        return self.names.recased(segment, formed, language, target_language)
 
     def accounts_worse(self, source: str, new: str, old: str) -> bool:
         """Tell whether the lexical tables say that a translation accounts for its source worse than another.

@@ -233,7 +233,7 @@ class SentenceTranslator:
         is_plain = is_usual(segment.text) and is_usual(target.text)
         if not is_plain and not numbers_agree(segment, target, (way.source, way.target)):
             found.append("numbers")
-        if self._model.lost_names(segment, target, way.source):
+        if self._model.names.lost(segment, target, way.source):
             found.append("names")
         if not is_plain and not marks_agree(segment, target):
             found.append("marks")
@@ -290,7 +290,7 @@ class SentenceTranslator:
         """Find the words that a translation must be made to keep, if that is its most serious alarm."""
         if best.alarms[0] == "numbers":
             return find_numbers(segment)
-        return self._model.lost_names(segment, best.target, way.source) if best.alarms[0] == "names" else []
+        return self._model.names.lost(segment, best.target, way.source) if best.alarms[0] == "names" else []
 
     def _mend(
         self,
@@ -327,7 +327,7 @@ class SentenceTranslator:
             tried = yield from self._draft(segment, way, begin, limit)
             new, old = tried.hypotheses[0].target.text, best.target.text
             are_short = all(segment.text[span.start : span.end].isupper() for span in lost)
-            told = reason != "names" or are_short or self._model.lists_names
+            told = reason != "names" or are_short or bool(self._model.names.translated)
             if not told and self._model.accounts_worse(segment.text, new, old):
                 # The name was translated: `Noël` to `Christmas`.
                 left = tuple(alarm for alarm in best.alarms if alarm != reason)

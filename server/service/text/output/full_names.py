@@ -33,7 +33,11 @@ _TRANSLATED = (-2.5, -1.0)
 
 
 class FullNames:
-    """Finds names of several words. Thread-safe."""
+    """Finds names of several words. Thread-safe.
+
+    Attributes:
+        translated: names that have another form in the other language; none if that is not known.
+    """
 
     def __init__(
         self,
@@ -45,11 +49,11 @@ class FullNames:
 
         Args:
             vocabulary: of the model.
-            translated: names that have another form in the other language; none if that is not known.
+            translated: see the attribute.
             coverage: says how well the lexical tables let a text account for a word; None without tables.
         """
         self._count = vocabulary.count_pieces
-        self._translated = translated
+        self.translated = translated
         self._coverage = coverage
 
     def lost_full(self, segment: Segment, text: str, said: Collection[str], language: str) -> list[Span]:
@@ -87,7 +91,7 @@ class FullNames:
             while run and self._is_no_part(run[0], language):
                 run = run[1:]
             words = [_POSSESSIVE.sub("", token[0]) for token in run]
-            if not run or any(word in self._translated for word in words):
+            if not run or any(word in self.translated for word in words):
                 continue
             start, end = run[0].start(), run[-1].start() + len(words[-1])
             if len(words) == 1:
@@ -103,7 +107,7 @@ class FullNames:
     def _is_known(self, name: str) -> bool:
         """Tell whether the model has few pieces for a word, with or without its capital (`Fourth`)."""
         lower = self._count(name.lower())
-        return min(self._count(name), lower + 1 if self._translated else lower) < SPELLED_PIECES
+        return min(self._count(name), lower + 1 if self.translated else lower) < SPELLED_PIECES
 
     def _is_untranslated(self, name: str, text: str) -> bool:
         """Tell whether a translation does not account for a name."""
@@ -163,8 +167,8 @@ class FullNames:
             said: words with a capital of it.
             language: of the sentence.
         """
-        if last in self._translated or any(
-            word in self._translated or is_common(word, language) for word in first
+        if last in self.translated or any(
+            word in self.translated or is_common(word, language) for word in first
         ):
             return False
         if all(self._is_known(word) for word in (*first, last)):

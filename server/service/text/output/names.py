@@ -109,7 +109,7 @@ class Names(FullNames):
                 continue
             if (
                 not said.isdisjoint((name, f"{name}s"))  # `URLs`
-                or name in self._translated
+                or name in self.translated
                 or (is_short and any(_is_same_letters(name, one) for one in said))
                 or cased[start : start + len(name)] != name
                 or (not is_short and self._is_among(without_accents(name.lower()), plain))
@@ -118,16 +118,16 @@ class Names(FullNames):
                 continue
             spelled = pieces >= SPELLED_PIECES and "-" not in name
             if (
-                (spelled and self._translated)
+                (spelled and self.translated)
                 or is_sure
                 or (is_short and pieces >= len(name))  # its letters say nothing
                 or self._is_untranslated(name, target.text)
             ):
-                if self._translated and found and segment.text[found[-1].end : start] == " ":
+                if self.translated and found and segment.text[found[-1].end : start] == " ":
                     found[-1] = Span(found[-1].start, end)  # one mask for a full name
                 else:
                     found.append(Span(start, end))
-        if self._translated and self._coverage is not None:
+        if self.translated and self._coverage is not None:
             full = self.lost_full(segment, target.text, said, language)
             found = [span for span in found if not any(overlap(span, one) for one in full)] + full
             found.sort(key=lambda span: span.start)
@@ -185,7 +185,7 @@ class Names(FullNames):
                 return False
             beside = _words_beside(text, match)
             return (
-                not self._translated
+                not self.translated
                 or is_common(name, language)
                 or all(is_common(one, language) or self._is_known(one) for one in beside)
             )
@@ -201,7 +201,7 @@ class Names(FullNames):
         of it (`Mary` of `Maria`) tells that it is a name.
         """
         name, behind = match[0], _BEHIND.match(text, match.end())
-        if behind is None or not self._translated or is_common(name, language):
+        if behind is None or not self.translated or is_common(name, language):
             return False
         surname = behind[0].strip()
         return (
@@ -222,11 +222,11 @@ class Names(FullNames):
             return self._is_in_full_name(text, match, said, language)
         if language in CAPITAL_NOUNS and self._count(match[0]) < MANY_PIECES:
             return self._is_in_full_name(text, match, said, language)
-        return not self._is_known(match[0]) and match[0] not in self._translated
+        return not self._is_known(match[0]) and match[0] not in self.translated
 
     def _is_in_full_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
         """Tell whether a word with a capital stands beside one that is a name in the translation, too."""
-        if not self._translated or is_common(match[0], language):
+        if not self.translated or is_common(match[0], language):
             return False
         return any(
             not is_common(one, language)
@@ -236,7 +236,7 @@ class Names(FullNames):
 
     def _is_among(self, name: str, words: Sequence[str]) -> bool:
         """Tell whether a name stands among words in some form."""
-        if not self._translated:
+        if not self.translated:
             return bool(get_close_matches(name, words, 1, ALIKE))
         return any(
             (word.startswith(name) and len(word) <= len(name) + _ENDING) or word == name[:-1]

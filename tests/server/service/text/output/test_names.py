@@ -35,7 +35,7 @@ def listing(tokenizer: Tokenizer) -> ModelText:
 def lost(
     model: ModelText, source: str, target: str, language: str = "en", spans: tuple[Span, ...] = ()
 ) -> list[str]:
-    found = model.lost_names(Segment(source, spans), Target(target), language)
+    found = model.names.lost(Segment(source, spans), Target(target), language)
     return [source[span.start : span.end] for span in found]
 
 
