@@ -9,8 +9,7 @@ AUTO = "auto"
 UNDETERMINED = "und"
 """ISO 639-2's code for the language of a text that has none, or one that is not served."""
 
-# English names, as clients show them in a menu. A code that is not here is shown as it is.
-_NAMES = {
+NAMES = {
     "af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
     "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
     "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian",
@@ -25,7 +24,7 @@ _NAMES = {
     "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tl": "Tagalog",
     "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
-
+"""English names, as clients show them in a menu. A code that is not here is shown as it is."""
 
 # ISO 639-3, as models of many languages call theirs (`deu_Latn`).
 _OF_THREE_LETTERS = {
@@ -58,11 +57,6 @@ def base_language(code: str) -> str:
     return _OF_THREE_LETTERS.get(language, language)
 
 
-def has_name(code: str) -> bool:
-    """Tell whether a code is one of the languages that are known here."""
-    return code in _NAMES
-
-
 def language_name(code: str) -> str:
     """Say a language's English name.
 
@@ -72,7 +66,7 @@ def language_name(code: str) -> str:
     Returns:
         The name, or the code if it has none here.
     """
-    return _NAMES.get(code) or _NAMES.get(_OF_THREE_LETTERS.get(code.split("_")[0], ""), code)
+    return NAMES.get(code) or NAMES.get(_OF_THREE_LETTERS.get(code.split("_")[0], ""), code)
 
 
 @dataclass(frozen=True, slots=True)

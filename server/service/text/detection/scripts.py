@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from server.service.text.languages import NAMES, base_language
+
 # As the first words of Unicode's character names. What is not listed is written in Latin letters, if it has
 # a name in `server.service.text.languages`; of other codes nothing is claimed.
 _SCRIPTS: dict[str, tuple[str, ...]] = {
@@ -17,18 +19,18 @@ _SCRIPTS: dict[str, tuple[str, ...]] = {
 _LATIN = ("LATIN",)
 
 
-def written_in(text: str, language: str, known: bool) -> bool:
+def written_in(text: str, code: str) -> bool:
     """Tell whether a text has a letter that a language is written with.
 
     Args:
         text: any text.
-        language: ISO 639 code, without a region.
-        known: whether the code is one whose script is known if it is not listed here.
+        code: of a language, as bundles write it.
 
     Returns:
         True, too, for a text without letters and for a language of unknown script.
     """
-    scripts = _SCRIPTS.get(language, _LATIN if known else ())
+    language = base_language(code)
+    scripts = _SCRIPTS.get(language, _LATIN if language in NAMES else ())
     if not scripts:
         return True
     has_letters = False

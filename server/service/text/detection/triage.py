@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from server.service.text.detection.detector import WORDS, probabilities, rank
 from server.service.text.detection.scripts import written_in
 from server.service.text.detection.word_lists import COMMON_WORDS
-from server.service.text.languages import UNDETERMINED, Detection, base_language, has_name
+from server.service.text.languages import UNDETERMINED, Detection, base_language
 
 # Judged on the first visible characters only, so that a long text costs no more than a page.
 _SAMPLE_CHARS = 4000
@@ -78,7 +78,7 @@ def check(text: str, source: str, target: str, *, is_html: bool) -> Finding:
     seen = visible_text(text) if is_html else text[:_SAMPLE_CHARS]
     unchanged = (
         is_code(seen)
-        or not _is_written_in(seen, source)
+        or not written_in(seen, source)
         or (source in COMMON_WORDS and is_unpronounceable(seen))
         or is_surely_in(seen, target, rather_than=source)
     )
@@ -113,7 +113,7 @@ def is_surely_in(text: str, language: str, *, rather_than: str) -> bool:
 
 def is_of_none(text: str, languages: Collection[str]) -> bool:
     """Tell whether a text is in none of some languages: it has no words, or letters of none of them."""
-    return is_wordless(text, languages) or not any(_is_written_in(text, language) for language in languages)
+    return is_wordless(text, languages) or not any(written_in(text, language) for language in languages)
 
 
 def is_wordless(text: str, languages: Iterable[str]) -> bool:
@@ -198,11 +198,6 @@ def _visible_parts(markup: str) -> Iterator[str]:
         yield " "
     if not inside:
         yield markup[at:]
-
-
-def _is_written_in(text: str, code: str) -> bool:
-    language = base_language(code)
-    return written_in(text, language, has_name(language))
 
 
 def _is_identifier(token: str) -> bool:
