@@ -1,24 +1,12 @@
 """What stands around a sentence and is none of it: white space, brackets, bullets, tags around all of it."""
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from server.service.text.protection.writing import escaped, write
 from server.service.text.segment import Segment
 
-_PAIRS = {
-    "(": ")",
-    "[": "]",
-    "{": "}",
-    "“": "”",
-    "„": "“",
-    "«": "»",
-    "‹": "›",
-    "‘": "’",
-    '"': '"',
-    "»": "«",
-    "‚": "‘",
-}
+_PAIRS = dict(zip('([{“„«‹‘"»‚', ')]}”“»›’"«‘', strict=True))
 # In front of a sentence, before a space.
 _BULLETS = frozenset("-–—•·*>|»+~=#→:;,./\\")
 
@@ -85,8 +73,8 @@ class _Ends:
         self.text, self.tags = segment.text, segment.tags
         self.start, self.end = 0, len(segment.text)
         self.front, self.back = 0, len(segment.tags) - 1
-        whole = _twice([tag.pair for tag in segment.tags if tag.pair >= 0])
-        self.alone = [tag.pair < 0 or tag.pair not in whole for tag in segment.tags]
+        counts = Counter(tag.pair for tag in segment.tags)
+        self.alone = [tag.pair < 0 or counts[tag.pair] < 2 for tag in segment.tags]
         self.first_span = segment.spans[0].start if segment.spans else len(segment.text)
         self.last_span = segment.spans[-1].end if segment.spans else 0
 
@@ -105,38 +93,32 @@ class _Ends:
     def _tags(self) -> bool:
         if self.front > self.back:
             return False
-        first, last = self.tags[self.front], self.tags[self.back]
-        if first.at <= self.start:
-            if self.alone[self.front]:
-                self.front += 1
-                return True
-            if (
-                self.front < self.back
-                and self.tags[self.front + 1].pair == first.pair
-                and self.tags[self.front + 1].at <= self.start
-            ):
-                self.front += 2
-                return True
-        if last.at >= self.end:
-            if self.alone[self.back]:
-                self.back -= 1
-                return True
-            if (
-                self.front < self.back
-                and self.tags[self.back - 1].pair == last.pair
-                and self.tags[self.back - 1].at >= self.end
-            ):
-                self.back -= 2
-                return True
-        if (
-            first.at <= self.start
-            and last.at >= self.end
-            and first.pair == last.pair
-            and self.front < self.back
-        ):
+        if count := self._empty(self.front, 1):
+            self.front += count
+        elif count := self._empty(self.back, -1):
+            self.back -= count
+        elif self._is_outside(self.front, 1) and self._is_pair(self.front, self.back, -1):
             self.front, self.back = self.front + 1, self.back - 1
-            return True
-        return False
+        else:
+            return False
+        return True
+
+    def _empty(self, index: int, step: int) -> int:
+        """Count the tags beyond an end that hold nothing: one that stands alone, or two side by side."""
+        if not self._is_outside(index, step):
+            return 0
+        if self.alone[index]:
+            return 1
+        return 2 if self._is_pair(index, index + step, step) else 0
+
+    def _is_pair(self, index: int, other: int, step: int) -> bool:
+        is_pair = self.front < self.back and self.tags[index].pair == self.tags[other].pair
+        return is_pair and self._is_outside(other, step)
+
+    def _is_outside(self, index: int, step: int) -> bool:
+        """Tell whether a tag stands before the start, or behind the end if the step is back."""
+        at = self.tags[index].at
+        return at <= self.start if step > 0 else at >= self.end
 
     def _marks(self) -> bool:
         """Brackets and quotes around all of it, and bullets before it."""
@@ -158,11 +140,3 @@ class _Ends:
             return False
         self.start, self.end = start + 1, end - 1
         return True
-
-
-def _twice(pairs: Sequence[int]) -> set[int]:
-    seen: set[int] = set()
-    whole: set[int] = set()
-    for pair in pairs:
-        (whole if pair in seen else seen).add(pair)
-    return whole
