@@ -60,7 +60,7 @@ def signs_to_tags(segment: Segment) -> Segment:
         return segment
     kept = segment.spans
     edits: list[tuple[int, int, str]] = []
-    signs: list[tuple[int, str]] = []
+    signs: list[Tag] = []
     index = 0
     for match in _SIGN.finditer(text):
         start, end = match.span()
@@ -72,11 +72,12 @@ def signs_to_tags(segment: Segment) -> Segment:
         last = kept[index].start if index < len(kept) else len(text)
         start, end = _with_space(text, start, end, first, last)
         edits.append((start, end, ""))
-        signs.append((start, escaped(text[start:end], segment.escape)))
+        signs.append(Tag(start, escaped(text[start:end], segment.escape)))
     if not edits:
         return segment
-    merged = _merge(segment.tags, signs)
-    return Segment(text, kept, merged, segment.escape).edited(edits)
+    # One that begins where a tag stands comes behind it.
+    tags = sorted([*segment.tags, *signs], key=lambda tag: tag.at)
+    return Segment(text, kept, tuple(tags), segment.escape).edited(edits)
 
 
 def spaced(at: int, tag: Tag, text: str) -> Tag:
@@ -103,13 +104,6 @@ def _with_space(text: str, start: int, end: int, first: int, last: int) -> tuple
     if start > first and text[start - 1].isspace() and (end == len(text) or not text[end].isalnum()):
         return start - 1, end
     return start, end
-
-
-def _merge(tags: tuple[Tag, ...], signs: list[tuple[int, str]]) -> tuple[Tag, ...]:
-    """Put signs among the tags; one that begins where a tag stands comes behind it."""
-    found = [(tag.at, 0, number, tag) for number, tag in enumerate(tags)]
-    found += [(at, 1, number, Tag(at, output)) for number, (at, output) in enumerate(signs)]
-    return tuple(tag for _, _, _, tag in sorted(found, key=lambda one: one[:3]))
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
