@@ -62,12 +62,6 @@ class Reading:
     every_line: bool = False
     whole: bool = False
 
-    @property
-    def protected(self) -> tuple[Any, ...]:
-        """Patterns of what the client wants to keep, with `finditer` as in `re`."""
-        options = self.options
-        return (*compile_protected(options.protected_words), *options.protected_patterns)
-
 
 _Piece = str | TranslatedSentence
 
@@ -153,7 +147,8 @@ class TextCodec:
             TextTooLongError: the request has too many tokens.
         """
         begins = self._model.target_ids(target_prefixes) if target_prefixes else ((),) * len(texts)
-        protect = reading.protected if reading.options.protect else ()
+        options = reading.options
+        protect = (*compile_protected(options.protected_words), *options.protected_patterns)
         read = self._whole if reading.whole else self._text
         jobs = [read(text, way, reading, protect, begin) for text, begin in zip(texts, begins, strict=True)]
         document = Document(together(jobs))

@@ -152,11 +152,6 @@ def says_nothing(draft: Draft | None, text: str) -> bool:
     return draft is not None and draft.hypotheses[0].target.text.strip().lower() in ("", text.lower())
 
 
-def in_capitals(target: Target) -> Target:
-    """Write everything but the spans in capitals."""
-    return map_text(target, str.upper)
-
-
 def cleaned(target: Target) -> Target:
     """Take away what no text holds: half-written characters and controls, outside of the spans."""
     if "\ufffd" not in target.text and target.text.isprintable():

@@ -17,7 +17,6 @@ from server.service.text.drafts import (
     Run,
     cleaned,
     distinct,
-    in_capitals,
     inner_part,
     is_better,
     join_drafts,
@@ -212,7 +211,7 @@ class SentenceTranslator:
                     return None
                 continue
             if capitals:
-                target = in_capitals(target)
+                target = map_text(target, str.upper)
             alarms: tuple[str, ...] = ()
             coverage = 0.0
             if way.guard != "off":
