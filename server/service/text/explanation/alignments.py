@@ -138,7 +138,7 @@ class Layout:
 
 
 def lay_out_target(kept: Delivered) -> Layout:
-    """Lay a translation out as `projection.write` writes it."""
+    """Lay a translation out as `writing.write` writes it."""
     return _lay_out(kept.target, kept.placed, kept.segment.escape)
 
 

@@ -36,15 +36,15 @@ class Element:
         return self.opens and self.closes
 
 
+@dataclass(frozen=True, slots=True)
 class Nesting:
     """The elements of a sentence, outer ones before inner ones, and the innermost one around each tag.
 
     Not to be changed, so safe for any thread.
     """
 
-    def __init__(self, elements: list[Element], around: list[int]) -> None:
-        self.elements = elements
-        self.around = around
+    elements: list[Element]
+    around: list[int]
 
     def contains(self, outer: int, inner: int) -> bool:
         """Whether an element is another one or stands around it."""

@@ -160,17 +160,17 @@ class _BlockReader:
             elements.pop()
         was_translated = elements.top.is_translated
         element = elements.element(token)
-        element.is_inline = self._is_inline(token.name)
-        if not element.is_inline or (element.is_translated and not was_translated):
+        is_inline = self._is_inline(token.name)
+        if not is_inline or (element.is_translated and not was_translated):
             self._border()
         if element.is_void:
             if element.name == "br" and self._verbatim is not None:
                 self._border()  # what has lines stands alone
-            if element.is_inline and was_translated:
+            if is_inline and was_translated:
                 self._items.append(Item("break" if element.name == "br" else "lone", token.start, token.end))
             return
         elements.push(element)
-        if not element.is_inline:
+        if not is_inline:
             return
         if element.is_translated:
             element.opener = Item("open", token.start, token.end, "", element.number)

@@ -54,7 +54,6 @@ class Element:
     Attributes:
         name: in lower case.
         start: offset of its start tag.
-        is_inline: whether it is a part of the text around it.
         is_void: whether it ends with its start tag.
         is_verbatim: whether it, or one around it, is not to be translated.
         is_foreign: whether it is in another language.
@@ -66,7 +65,6 @@ class Element:
 
     name: str
     start: int
-    is_inline: bool = False
     is_void: bool = False
     is_verbatim: bool = False
     is_foreign: bool = False
