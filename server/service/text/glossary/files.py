@@ -15,7 +15,13 @@ _NAME = re.compile(
 )
 
 Key = tuple[str, str, str]
-"""Name, source and target language of a glossary."""
+"""Name, source and target language of a glossary, the languages as `key_of` writes them."""
+
+
+def key_of(name: str, source: str, target: str) -> Key:
+    """Give a glossary's key; `de_DE` and `de-de` are the same language."""
+    source, target = (code.replace("_", "-").casefold() for code in (source, target))
+    return name, source, target
 
 
 def read_folder(folder: Path) -> dict[Key, Glossary]:
@@ -38,6 +44,7 @@ def read_folder(folder: Path) -> dict[Key, Glossary]:
             f"{folder}: cannot be read ({error.strerror}); give a folder of glossaries"
         ) from error
     found: dict[Key, Glossary] = {}
+    paths: dict[Key, Path] = {}
     for path in files:
         match = _NAME.fullmatch(path.name)
         if match is None:
@@ -45,7 +52,12 @@ def read_folder(folder: Path) -> dict[Key, Glossary]:
                 f"{path}: call it NAME.SOURCE-TARGET.tsv, as in medicine.en-de.tsv; a name has letters, "
                 "digits, _ and -"
             )
-        found[match["name"], match["source"], match["target"]] = read_file(path)
+        key = key_of(match["name"], match["source"], match["target"])
+        if (other := paths.setdefault(key, path)) != path:
+            raise GlossaryRefusedError(
+                f"{path}: has the name and languages of {other.name}; put their terms into one file"
+            )
+        found[key] = read_file(path)
     return found
 
 

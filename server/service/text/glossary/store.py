@@ -4,7 +4,7 @@ from pathlib import Path
 
 from server.errors import InvalidOptionError
 from server.service.text.glossary.entries import Glossary
-from server.service.text.glossary.files import Key, read_folder
+from server.service.text.glossary.files import Key, key_of, read_folder
 
 
 class GlossaryStore:
@@ -33,7 +33,7 @@ class GlossaryStore:
             GlossaryRefusedError: a file cannot be used; what was there before still is.
         """
         if self._folder is not None:
-            self._read = {_key(*key): glossary for key, glossary in read_folder(self._folder).items()}
+            self._read = read_folder(self._folder)
 
     def find(self, name: str, source: str, target: str, *, stated: bool = True) -> Glossary | None:
         """Give the glossary that a request names.
@@ -49,15 +49,10 @@ class GlossaryStore:
             InvalidOptionError: there is none of this name, or none for the stated pair.
         """
         read = self._read
-        found = read.get(_key(name, source, target))
+        found = read.get(key_of(name, source, target))
         if found is None:
             if not any(key[0] == name for key in read):
                 raise InvalidOptionError("glossary: there is none of this name")
             if stated:
                 raise InvalidOptionError(f"glossary: this one is not for {source} to {target}")
         return found
-
-
-def _key(name: str, source: str, target: str) -> Key:
-    source, target = (code.replace("_", "-").casefold() for code in (source, target))
-    return name, source, target

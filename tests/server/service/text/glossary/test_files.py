@@ -27,7 +27,7 @@ def test_a_folder_is_read(tmp_path: Path) -> None:
     write(tmp_path, "README.md", "not one of them")
     found = read_folder(tmp_path)
     assert set(found) == {
-        ("medicine", "en", "de"), ("medicine", "en", "pt-BR"), ("law_2", "zh-Hans", "en"),
+        ("medicine", "en", "de"), ("medicine", "en", "pt-br"), ("law_2", "zh-hans", "en"),
     }  # fmt: skip
     entries = found["medicine", "en", "de"].entries
     assert [(one.source, one.target, one.forms) for one in entries] == [
@@ -60,6 +60,15 @@ def test_a_file_without_name_or_pair_is_refused(tmp_path: Path, name: str) -> No
     write(tmp_path, name, "a\tb")
     with pytest.raises(GlossaryRefusedError, match=r"call it NAME\.SOURCE-TARGET\.tsv"):
         read_folder(tmp_path)
+
+
+def test_two_files_of_one_name_and_pair_are_refused(tmp_path: Path) -> None:
+    first, second = (write(tmp_path, f"a.en-{code}.tsv", "a\tb") for code in ("pt-BR", "pt_BR"))
+    with pytest.raises(GlossaryRefusedError) as refused:
+        read_folder(tmp_path)
+    assert str(refused.value) == (
+        f"{second}: has the name and languages of {first.name}; put their terms into one file"
+    )
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
