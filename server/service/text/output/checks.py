@@ -93,12 +93,7 @@ class Checks:
     """The checks of one model. Immutable; thread-safe."""
 
     def __init__(self, thresholds: Thresholds, lexicon: Lexicon | None) -> None:
-        """Keep what is needed.
-
-        Args:
-            thresholds: of the bundle.
-            lexicon: of the bundle, if it has one.
-        """
+        """Keep the thresholds of a bundle, and its lexicon if it has one."""
         self._thresholds = thresholds
         self._lexicon = lexicon
 

@@ -157,16 +157,7 @@ class FullNames:
     def _is_name_with_particle(
         self, start: int, first: Sequence[str], last: str, text: str, said: Collection[str], language: str
     ) -> bool:
-        """Tell whether one part is unknown, and none of the first ones is a word.
-
-        Args:
-            start: where it begins in its sentence.
-            first: its words before the particles.
-            last: that behind them.
-            text: the translation.
-            said: words with a capital of it.
-            language: of the sentence.
-        """
+        """Tell whether one part is unknown, and none of those before the particles is a word."""
         if last in self.translated or any(
             word in self.translated or is_common(word, language) for word in first
         ):
