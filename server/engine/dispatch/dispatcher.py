@@ -20,8 +20,9 @@ from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 
+from server.engine.dispatch.fork_server import WorkerProcesses
 from server.engine.dispatch.suspects import Suspects
-from server.engine.dispatch.worker_handle import WorkerHandles
+from server.engine.dispatch.worker_threads import WorkerThreads
 from server.engine.ipc.messages import Drop, FromWorker, Ready, Refused, Report, Start
 from server.engine.limits import EngineLimits, EngineStats
 from server.engine.observer import EngineObserver, end_reason
@@ -43,7 +44,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        workers: WorkerHandles,
+        workers: WorkerProcesses | WorkerThreads,
         limits: EngineLimits,
         observer: EngineObserver,
         clock: Callable[[], float] = time.monotonic,

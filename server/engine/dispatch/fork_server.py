@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from server.engine.dispatch.worker_handle import OnDeath, ProcessHandle, WorkerHandle
+from server.engine.dispatch.worker_handle import OnDeath, ProcessHandle
 from server.engine.ipc.channel import Channel, InterruptFlag, shared_descriptor
 from server.engine.ipc.messages import Load, Loaded, Refused
 from server.errors import EngineDeadError
@@ -40,7 +40,7 @@ _END_TIMEOUT_S = 5.0
 
 
 class WorkerProcesses:
-    """The worker processes of one model, and the process that forks them. Implements `WorkerHandles`.
+    """The worker processes of one model, and the process that forks them.
 
     Not thread-safe: `replace` is called on the event loop, everything else by one thread at a time.
 
@@ -66,7 +66,7 @@ class WorkerProcesses:
         self._handles: list[ProcessHandle] = [self._fork(index) for index in range(count)]
 
     @property
-    def each(self) -> list[WorkerHandle]:
+    def each(self) -> list[ProcessHandle]:
         """The workers, by index."""
         return list(self._handles)
 
@@ -111,7 +111,7 @@ class WorkerProcesses:
         """Take back what `watch` did, on the same thread."""
         loop.remove_reader(self._control.fileno())
 
-    def replace(self, index: int) -> WorkerHandle:
+    def replace(self, index: int) -> ProcessHandle:
         """Fork another worker in the place of one that has died, or refused to begin."""
         self._handles[index].detach()  # or the event loop takes the next socket of that number for this one
         self._handles[index].close()

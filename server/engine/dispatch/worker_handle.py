@@ -1,11 +1,10 @@
-"""A worker as the dispatcher sees it."""
+"""A worker process as the dispatcher sees it."""
 
 import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from typing import Protocol
 
 from server.engine.ipc.channel import Channel, InterruptFlag
 from server.engine.ipc.messages import FromWorker, Ready, Refused, ToWorker
@@ -13,74 +12,6 @@ from server.errors import EngineDeadError
 
 OnMessage = Callable[[FromWorker], None]
 OnDeath = Callable[[Exception], None]
-
-
-class WorkerHandle(Protocol):
-    """One worker, whichever transport it has. Any thread may send."""
-
-    def wait_ready(self) -> Ready:
-        """Wait until it has shown that it translates; raises what it refused with, or EngineDeadError."""
-        ...
-
-    def listen(self, on_message: OnMessage, on_death: OnDeath) -> None:
-        """Have its messages and its end told from now on."""
-        ...
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Told on the thread of the event loop which loop that is."""
-        ...
-
-    def detach(self) -> None:
-        """Told on the same thread that nobody listens any more."""
-        ...
-
-    def send(self, message: ToWorker) -> None:
-        """Send a message, and interrupt a multi-step run for it; if it has died, `on_death` tells."""
-        ...
-
-
-class WorkerHandles(Protocol):
-    """The workers of one model, all of one kind.
-
-    Attributes:
-        rows_ahead: rows that a worker is given beyond its own.
-    """
-
-    rows_ahead: int
-
-    @property
-    def each(self) -> list[WorkerHandle]:
-        """The workers, by index."""
-        ...
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Processes beside the workers' own that exist for them."""
-        ...
-
-    def wait_loaded(self) -> None:
-        """Wait until the model is loaded; raises what it was refused with, or EngineDeadError."""
-        ...
-
-    def watch(self, loop: asyncio.AbstractEventLoop, on_death: OnDeath) -> None:
-        """Have it told on the event loop if workers cannot be replaced any more."""
-        ...
-
-    def unwatch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take back what `watch` did; called on the thread of the event loop."""
-        ...
-
-    def replace(self, index: int) -> WorkerHandle:
-        """Start another worker in the place of one that has died; it says when it is ready."""
-        ...
-
-    def terminate(self) -> None:
-        """End runs that are in progress."""
-        ...
-
-    def close(self) -> None:
-        """End all workers and free their memory."""
-        ...
 
 
 class ProcessHandle:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from server.engine.dispatch.worker_handle import OnDeath, OnMessage, WorkerHandle
+from server.engine.dispatch.worker_handle import OnDeath, OnMessage
 from server.engine.ipc.channel import InterruptFlag
 from server.engine.ipc.memory_channel import MemoryChannel
 from server.engine.ipc.messages import FromWorker, Ready, Refused, ToWorker
@@ -105,7 +105,7 @@ class ThreadHandle:
 
 
 class WorkerThreads:
-    """The worker threads of one model. Implements `WorkerHandles`. Not thread-safe.
+    """The worker threads of one model. Not thread-safe.
 
     Attributes:
         rows_ahead: none: a thread hears of what it may start before its next step.
@@ -131,7 +131,7 @@ class WorkerThreads:
         self._handles = [self._start() for _ in range(count)]
 
     @property
-    def each(self) -> list[WorkerHandle]:
+    def each(self) -> list[ThreadHandle]:
         """The threads, by index."""
         return list(self._handles)
 
@@ -149,7 +149,7 @@ class WorkerThreads:
     def unwatch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do nothing."""
 
-    def replace(self, index: int) -> WorkerHandle:
+    def replace(self, index: int) -> ThreadHandle:
         """Start another thread in the place of one that has crashed."""
         self._handles[index] = self._start()
         return self._handles[index]

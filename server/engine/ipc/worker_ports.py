@@ -3,29 +3,9 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-from server.engine.ipc.channel import InterruptFlag
-
-
-class WorkerChannel(Protocol):
-    """A worker's end of its connection to the dispatcher: a socket, or a queue in memory."""
-
-    def send(self, message: Any) -> bool:
-        """Send a message; whether all of it is on its way."""
-        ...
-
-    def flush(self) -> bool:
-        """Send what is left; whether nothing is."""
-        ...
-
-    def receive(self) -> list[Any]:
-        """Give the messages that have come; raises EOFError once the other end is closed."""
-        ...
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for a message or the end; False if none has come after so many seconds."""
-        ...
+from server.engine.ipc.channel import Channel, InterruptFlag
+from server.engine.ipc.memory_channel import MemoryChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +19,7 @@ class WorkerPorts:
         clock: monotonic seconds, the dispatcher's.
     """
 
-    channel: WorkerChannel
+    channel: Channel | MemoryChannel
     interrupt: InterruptFlag
     records: list[logging.LogRecord]
     clock: Callable[[], float]

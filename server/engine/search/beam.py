@@ -42,7 +42,7 @@ from server.engine.search.search import (
     broken_rows,
     make_result,
 )
-from server.engine.search.stopping import Ended, StoppingCriterion, criterion_of
+from server.engine.search.stopping import Criterion, Ended, criterion_of
 from server.runtime.memory import Ranker
 from server.runtime.sessions import Beams, BeamSteps
 
@@ -78,7 +78,7 @@ class BeamSearch(Search):
         self._normalised_first = arrays.array(np.bool_)
         self._always_checked = arrays.array(np.bool_)
         self._options = arrays.values(DecodingOptions())
-        self._criteria: list[StoppingCriterion] = arrays.values(criterion_of(DecodingOptions(), 1))
+        self._criteria: list[Criterion] = arrays.values(criterion_of(DecodingOptions(), 1))
         self._places = np.arange(max_sentences)[:, None]
         self._identity = np.tile(np.arange(beam_width), (max_sentences, 1))
         self._some_first = False  # whether one of all sentences since the last look is normalised first

@@ -1,7 +1,7 @@
 """When beam search is done with a sentence, and which of its hypotheses count: one class for each rule."""
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from server.engine.options import DecodingOptions
 
@@ -31,43 +31,15 @@ Ranked = list[tuple[float, Ended]]
 """Scores and hypotheses, best first."""
 
 
-class StoppingCriterion(Protocol):
-    """The hypotheses of one sentence that have ended. Owned by the worker thread."""
-
-    @property
-    def checks_always(self) -> bool:
-        """Whether a step in which nothing ends may be the last one, too."""
-
-    @property
-    def remaining(self) -> int:
-        """How many may end before the sentence may be done; with less than that it goes on."""
-
-    def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
-        """Take a hypothesis that has ended.
-
-        Args:
-            log_probability: sum over its tokens.
-            ended: the hypothesis.
-            is_best: whether it was the best candidate of its step.
-        """
-
-    def done(self, best: float, length: int) -> bool:
-        """Tell whether the sentence is done after a step.
-
-        Args:
-            best: highest log-probability of the beams that go on.
-            length: tokens of these beams.
-        """
-
-    def ranked(self) -> Ranked:
-        """Give the hypotheses that count, best first; equal scores in the order in which they ended."""
-
-
 class CTranslate2Criterion:
     """CTranslate2's rule: done with `beam_size * patience` hypotheses, all of which count.
 
     With a `length_penalty` of 0 it is done as soon as the best candidate of some step has ended and there are
     `num_hypotheses`: nothing can overtake it then. When sampling, it is done with `num_hypotheses`.
+    Owned by the worker thread.
+
+    Attributes:
+        checks_always: whether a step in which nothing ends may be the last one, too.
     """
 
     checks_always = False
@@ -81,22 +53,36 @@ class CTranslate2Criterion:
 
     @property
     def remaining(self) -> int:
-        """How many are missing, or 1 where it takes no certain number; see `StoppingCriterion.remaining`."""
+        """How many may end before the sentence may be done: those that are missing; with less it goes on.
+
+        1 where it takes no certain number.
+        """
         return 1 if self._options.length_penalty == 0 else self._needed - len(self._ended)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
-        """Take a hypothesis that has ended; see `StoppingCriterion.add`."""
+        """Take a hypothesis that has ended.
+
+        Args:
+            log_probability: sum over its tokens.
+            ended: the hypothesis.
+            is_best: whether it was the best candidate of its step.
+        """
         self._ended.append((normalised(log_probability, ended.length, self._options.length_penalty), ended))
         self._best_ended |= is_best
 
     def done(self, best: float, length: int) -> bool:
-        """Tell whether there are enough; see `StoppingCriterion.done`."""
+        """Tell whether the sentence is done after a step: there are enough.
+
+        Args:
+            best: highest log-probability of the beams that go on.
+            length: tokens of these beams.
+        """
         if self._options.length_penalty == 0 and not self._options.samples:
             return self._best_ended and len(self._ended) >= self._options.num_hypotheses
         return len(self._ended) >= self._needed
 
     def ranked(self) -> Ranked:
-        """Give all of them; see `StoppingCriterion.ranked`."""
+        """Give all of them, best first; equal scores in the order in which they ended."""
         return _best_first(self._ended)
 
 
@@ -123,21 +109,21 @@ class TransformersCriterion:
 
     @property
     def checks_always(self) -> bool:
-        """Whether K have ended; see `StoppingCriterion.checks_always`."""
+        """Whether K have ended; see `CTranslate2Criterion.checks_always`."""
         return len(self._kept) == self._options.beam_size
 
     @property
     def remaining(self) -> int:
-        """How many are missing of K; see `StoppingCriterion.remaining`."""
+        """How many are missing of K; see `CTranslate2Criterion.remaining`."""
         return self._options.beam_size - len(self._kept)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
-        """Keep a hypothesis if it is among the K best; see `StoppingCriterion.add`."""
+        """Keep a hypothesis if it is among the K best; see `CTranslate2Criterion.add`."""
         score = normalised(log_probability, max(1, ended.length - self._prompt), self._options.length_penalty)
         self._kept = _best_first([*self._kept, (score, ended)])[: self._options.beam_size]
 
     def done(self, best: float, length: int) -> bool:
-        """Tell whether no beam could still improve the K best; see `StoppingCriterion.done`."""
+        """Tell whether no beam could still improve the K best; see `CTranslate2Criterion.done`."""
         rule, penalty = self._options.early_stopping, self._options.length_penalty
         if not self.checks_always or rule is True:
             return self.checks_always
@@ -145,11 +131,14 @@ class TransformersCriterion:
         return normalised(best, reached, penalty) <= self._kept[-1][0]
 
     def ranked(self) -> Ranked:
-        """Give the K best; see `StoppingCriterion.ranked`."""
+        """Give the K best; see `CTranslate2Criterion.ranked`."""
         return self._kept
 
 
-def criterion_of(options: DecodingOptions, max_length: int) -> StoppingCriterion:
+Criterion = CTranslate2Criterion | TransformersCriterion
+
+
+def criterion_of(options: DecodingOptions, max_length: int) -> Criterion:
     """Start collecting the hypotheses of a sentence by the rule that its options ask for."""
     if options.follows_transformers:
         return TransformersCriterion(options, max_length)
