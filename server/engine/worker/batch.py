@@ -2,8 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +15,9 @@ from server.engine.search.search import Advance, Search, SearchResult
 from server.engine.sequence import Outcome, Sequence, SequenceResult
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.shortlist.projection_columns import ProjectionColumns
-from server.engine.worker.device_scores import DeviceScores
 from server.errors import InferenceError
-from server.runtime.memory import Device, Ranker, Tensor
-from server.runtime.model_spec import ModelSpec
-from server.runtime.sessions import DecoderSession, MultiStepSession, Runtime
+from server.runtime.memory import Tensor
+from server.runtime.sessions import Runtime
 
 GREEDY_MULTI_STEP_BYTES = 1024 * 1024
 """Bytes of caches, with all their positions, and scores up to which several greedy steps are made in one run:
@@ -35,41 +31,6 @@ are made in one run: a step of it copies what is in them, and saves some 0.2 ms 
 beams of 6+6 layers of 512 reach them after 21 steps, 32 of one layer of 256 after 32."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSessions:
-    """What decodes the sentences of one batch, for nobody else. Owned by the worker thread.
-
-    Attributes:
-        decoder: makes one step at this beam width.
-        device: where caches and scores lie; None for numpy arrays.
-        ranker: ranks scores in numpy arrays for a beam search; numpy does it if None.
-        multi_step: makes several steps of a few sentences; None if nothing does.
-    """
-
-    decoder: DecoderSession
-    device: Device | None = None
-    ranker: Ranker | None = None
-    multi_step: MultiStepSession[Any, Any] | None = None
-
-    @classmethod
-    def of(cls, runtime: Runtime, beam_width: int, stop: NDArray[np.int64]) -> Self:
-        """Ask a model for them.
-
-        Args:
-            runtime: the model.
-            beam_width: rows per sentence.
-            stop: int64 []; other than 0 it ends a run of several steps after the next one.
-
-        Raises:
-            InferenceError: the decoder cannot be loaded.
-        """
-        decoder, device = runtime.decoder(beam_width), runtime.device
-        ranker = None
-        if device is None and beam_width > 1:
-            ranker = runtime.ranker(min(2 * beam_width, runtime.spec.vocabulary_size))
-        return cls(decoder, device, ranker, runtime.multi_step(beam_width, stop))
-
-
 class Batch:
     """Sentences of one beam width. Owned by the worker thread.
 
@@ -80,27 +41,32 @@ class Batch:
 
     def __init__(
         self,
-        sessions: BatchSessions,
-        spec: ModelSpec,
+        runtime: Runtime,
         beam_width: int,
         limits: EngineLimits,
         observer: RunObserver,
         clock: Callable[[], float],
+        stop: NDArray[np.int64],
         shortlist: Shortlist | None = None,
     ) -> None:
-        """Allocate the arena and the search.
+        """Allocate the arena and the search, and ask the model for sessions that nobody else uses.
 
         Args:
-            sessions: for this beam width, that nobody else uses.
-            spec: sizes of the model.
+            runtime: the model.
             beam_width: rows per sentence.
             limits: rows of the worker, all of which this batch may get, and the longest target.
             observer: told of failed runs.
             clock: monotonic seconds.
+            stop: int64 []; other than 0 it ends a run of several steps after the next one.
             shortlist: gives every sentence its candidates; None if the decoder scores the whole vocabulary.
+
+        Raises:
+            InferenceError: the decoder cannot be loaded.
         """
+        spec, device = runtime.spec, runtime.device
         max_sentences = limits.max_rows // beam_width
-        self._sessions = sessions
+        self._decoder = runtime.decoder(beam_width)
+        self._multi_step = runtime.multi_step(beam_width, stop)
         self._max_length = min(spec.max_target_tokens, limits.max_target_tokens)
         self._observer = observer
         self._clock = clock
@@ -110,18 +76,18 @@ class Batch:
             self._columns = ProjectionColumns(
                 shortlist.columns, spec.vocabulary_size, beam_width, max_sentences
             )
-        device = sessions.device
         caches = None if device is None else device.caches(spec, beam_width, max_sentences)
         self._arena = Arena(spec, beam_width, max_sentences, caches, has_own_logits=shortlist is None)
-        self._device_scores: DeviceScores | None = None
-        if device is not None:
-            self._device_scores = DeviceScores(device, spec, beam_width, max_sentences)
+        best = 1 if beam_width == 1 else 2 * beam_width
+        # Of the scores on a device only the best columns are fetched, unless a sentence needs the whole row.
+        self._ranker = None if device is None else device.ranker(spec, max_sentences * beam_width, best)
         ids = spec.eos_id, spec.suppressed_ids, spec.forced_end
         self._search: Search
         if beam_width == 1:
             self._search = GreedySearch(max_sentences, *ids)
         else:
-            self._search = BeamSearch(beam_width, max_sentences, *ids, sessions.ranker)
+            ranker = None if device else runtime.ranker(min(best, spec.vocabulary_size))
+            self._search = BeamSearch(beam_width, max_sentences, *ids, ranker)
         self._position_bytes = 2 * spec.decoder_layers * spec.decoder_heads * spec.head_size
         self._position_bytes *= spec.cache_dtype.itemsize
         self._score_bytes = spec.vocabulary_size * np.dtype(np.float32).itemsize
@@ -199,15 +165,18 @@ class Batch:
         self.steps = 1
         arena.prepare_step()
         failed.update(self._run(0, arena.count))
-        if self._device_scores is not None:
-            return self._device_scores.advance(self._search, arena.logits[: arena.rows])
         if self._columns is not None:
             return self._search.advance(*self._columns.own_scores())
-        return self._search.advance(arena.logits[: arena.rows])
+        logits = arena.logits[: arena.rows]
+        if self._ranker is None:
+            return self._search.advance(logits)
+        if self._search.needs_all(arena.count):
+            return self._search.advance(self._ranker.whole(logits))
+        return self._search.choose(*self._ranker.best(logits))
 
     def _several_steps(self, most: int) -> Advance | None:
         """Make several steps of few sentences in one run; None if that cannot be done now."""
-        multi_step, arena = self._sessions.multi_step, self._arena
+        multi_step, arena = self._multi_step, self._arena
         # Caches that grow before they must would be copied for nothing.
         most = min(most, arena.free_positions, self._most_steps())
         if multi_step is None or most < 2:
@@ -254,7 +223,7 @@ class Batch:
             The places of sentences that fail alone, and how.
         """
         try:
-            self._sessions.decoder.step(self._arena.buffers(first, count))
+            self._decoder.step(self._arena.buffers(first, count))
         except InferenceError as error:
             self._observer.error("run_failed" if count > 1 else "poison")
             if count == 1:

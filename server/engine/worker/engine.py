@@ -17,7 +17,7 @@ from server.engine.observer import RunObserver
 from server.engine.sequence import Outcome, Sequence, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist
 from server.engine.source import encoder_input
-from server.engine.worker.batch import Batch, BatchSessions
+from server.engine.worker.batch import Batch
 from server.errors import InferenceError
 from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import EncoderSession, Runtime
@@ -192,12 +192,12 @@ class Engine:
         """Give the batch of a beam width; made when it is first needed."""
         if beam_width not in self._batches:
             self._batches[beam_width] = Batch(
-                BatchSessions.of(self._runtime, beam_width, self._interrupt),
-                self._spec,
+                self._runtime,
                 beam_width,
                 self._limits,
                 self._observer,
                 self._clock,
+                self._interrupt,
                 self._shortlist,
             )
         return self._batches[beam_width]
