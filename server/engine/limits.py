@@ -8,26 +8,20 @@ class EngineLimits:
     """What the engine may take on.
 
     Attributes:
-        workers: threads or processes, each with its own arena and batches.
         max_rows: decoder rows of one worker over all beam widths (a sentence takes `beam_size` rows).
         max_queue_sentences: sentences that may wait, over all workers.
         max_queue_tokens: source tokens that may wait, over all workers.
         max_batch_tokens: source tokens started in one step, and encoder positions of one run, padding
             included; bounds how long new sentences hold up those that are decoding. Runs gain little beyond
             128 positions and nothing beyond 256.
-        max_source_tokens: tokens of one source sentence, prefix and suffix included.
-        max_target_tokens: upper bound of `max_decoding_length`; a larger one is lowered to it.
         max_cache_bytes: what the key/value caches of all workers, and what shortlists have beside them, may
             take together; None is no bound.
     """
 
-    workers: int = 1
     max_rows: int = 32
     max_queue_sentences: int = 2048
     max_queue_tokens: int = 65536
     max_batch_tokens: int = 1024
-    max_source_tokens: int = 512
-    max_target_tokens: int = 512
     max_cache_bytes: int | None = None
 
 

@@ -37,9 +37,10 @@ def check(
             words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for ids in forced for id in ids)
             if not all(words):
                 raise InvalidOptionError(f"{name} has a token that no target can have")
-    longest = min(limits.max_source_tokens, spec.max_source_tokens)
     for source in sources:
         if not source:
             raise InvalidRequestError("a sentence has no tokens")
-        if len(source) > longest:
-            raise TextTooLongError(f"a sentence has {len(source)} tokens; at most {longest} are accepted")
+        if len(source) > spec.max_source_tokens:
+            raise TextTooLongError(
+                f"a sentence has {len(source)} tokens; at most {spec.max_source_tokens} are accepted"
+            )

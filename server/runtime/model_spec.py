@@ -30,7 +30,8 @@ class ModelSpec:
         decoder_start_id: the first input of the decoder.
         beam_widths: beam sizes for which there is a decoder, ascending.
         max_source_tokens: longest source, prefix and suffix included.
-        max_target_tokens: longest target; also the largest cache capacity.
+        max_target_tokens: longest target, to which a larger `max_decoding_length` is lowered; also the
+            largest cache capacity.
         suppressed_ids: tokens that are never written.
         forced_end: whether a target that reaches its longest length must have the end token there.
     """

@@ -82,8 +82,8 @@ class Served:
         self.manifest = verify_bundle(directory)
         self.tokenizer = Tokenizer.load(*self.manifest.tokenizer.paths(directory))
         runtime = ModelRuntime.load(directory, self.manifest)
-        limits = EngineLimits(workers=2, max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
-        self.pool = thread_engine(runtime, limits)
+        limits = EngineLimits(max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
+        self.pool = thread_engine(runtime, limits, workers=2)
 
     def ids(self, texts: Sequence[str], direction: int = 0) -> list[list[int]]:
         """Source ids as the server makes them."""

@@ -32,7 +32,6 @@ from server.engine.scheduling.waiting_queue import Rivalry, WaitingQueue, priori
 from server.engine.sequence import Sequence, SequenceResult, end_of_unwanted
 from server.engine.validation import check
 from server.errors import DragomanError, DrainingError, EngineDeadError, InferenceError
-from server.runtime.model_spec import ModelSpec
 
 _log = logging.getLogger("dragoman.engine")
 
@@ -90,16 +89,6 @@ class Dispatcher:
         self._loop: asyncio.AbstractEventLoop | None = None
         for index in range(len(each)):
             self._listen(index)
-
-    @property
-    def spec(self) -> ModelSpec:
-        """Sizes of the model."""
-        return self._spec
-
-    @property
-    def limits(self) -> EngineLimits:
-        """What the engine takes on."""
-        return self._limits
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hear of worker processes on an event loop; called once, on its thread, before `submit`."""

@@ -68,10 +68,7 @@ def largest_request_bytes(
     spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes = no_extra_bytes
 ) -> int:
     """Bytes that one sentence of the largest size needs: the most over all beam widths."""
-    largest = Capacity(
-        next_capacity(min(limits.max_source_tokens, spec.max_source_tokens), spec.max_source_tokens),
-        next_capacity(min(limits.max_target_tokens, spec.max_target_tokens), spec.max_target_tokens),
-    )
+    largest = Capacity(spec.max_source_tokens, spec.max_target_tokens)
     widths = [width for width in spec.beam_widths if width <= limits.max_rows]
     return max(
         cache_bytes(spec, width, limits.max_rows, largest) + extra_bytes(width, limits.max_rows // width)
@@ -142,9 +139,7 @@ class CacheBudget:
             return True
         width, spec = sequence.beam_size, self._spec
         now = self._reserved.get(width)
-        needed_target = min(
-            sequence.options.max_decoding_length, self._limits.max_target_tokens, spec.max_target_tokens
-        )
+        needed_target = min(sequence.options.max_decoding_length, spec.max_target_tokens)
         wanted = Capacity(
             max(now.source if now else 0, next_capacity(len(sequence.source), spec.max_source_tokens)),
             max(now.target if now else 0, next_capacity(needed_target, spec.max_target_tokens)),

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.bundle import BundleError
-from server.engine.limits import EngineLimits
 from server.engine.options import MAX_REQUIRED_TOKENS
 from server.engine.shortlist.projection_columns import most_bytes
 from server.runtime.model_spec import ModelSpec
@@ -135,14 +134,13 @@ class Shortlist:
         return np.flatnonzero(chosen)
 
 
-def extra_bytes_of(
-    shortlist: Shortlist | None, spec: ModelSpec, limits: EngineLimits
-) -> Callable[[int, int], int]:
+def extra_bytes_of(shortlist: Shortlist | None, spec: ModelSpec) -> Callable[[int, int], int]:
     """Tell what a batch may take beside its caches: given its beam width and most sentences, bytes."""
-    longest = min(limits.max_source_tokens, spec.max_source_tokens)
 
     def extra_bytes(beam_width: int, max_sentences: int) -> int:
-        return 0 if shortlist is None else shortlist.most_bytes(beam_width, max_sentences, longest)
+        if shortlist is None:
+            return 0
+        return shortlist.most_bytes(beam_width, max_sentences, spec.max_source_tokens)
 
     return extra_bytes
 

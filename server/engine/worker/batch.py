@@ -54,7 +54,7 @@ class Batch:
         Args:
             runtime: the model.
             beam_width: rows per sentence.
-            limits: rows of the worker, all of which this batch may get, and the longest target.
+            limits: rows of the worker, all of which this batch may get.
             observer: told of failed runs.
             clock: monotonic seconds.
             stop: int64 []; other than 0 it ends a run of several steps after the next one.
@@ -67,7 +67,7 @@ class Batch:
         max_sentences = limits.max_rows // beam_width
         self._decoder = runtime.decoder(beam_width)
         self._multi_step = runtime.multi_step(beam_width, stop)
-        self._max_length = min(spec.max_target_tokens, limits.max_target_tokens)
+        self._max_length = spec.max_target_tokens
         self._observer = observer
         self._clock = clock
         self._shortlist = shortlist

@@ -59,7 +59,7 @@ class Worker:
         self._channel, self._interrupt, self._clock = ports.channel, ports.interrupt, ports.clock
         self._reporter = Reporter(ports)
         self._engine = Engine(runtime, limits, self._reporter, ports.clock, shortlist, ports.interrupt.array)
-        self._budget = CacheBudget(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec, limits))
+        self._budget = CacheBudget(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec))
         self._waiting: deque[Sequence] = deque()
         self._sequences: dict[int, Sequence] = {}
         self._on_device = runtime.device is not None

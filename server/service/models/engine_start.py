@@ -44,16 +44,13 @@ every step: they are more than caches hold."""
 _log = logging.getLogger("dragoman.service")
 
 
-def _limits(settings: Settings, manifest: Manifest, workers: int) -> EngineLimits:
-    """Say what an engine of so many workers takes on."""
+def _limits(settings: Settings) -> EngineLimits:
+    """Say what an engine takes on."""
     return EngineLimits(
-        workers=workers,
         max_rows=settings.max_rows,
         max_queue_sentences=settings.max_queue_sentences,
         max_queue_tokens=settings.max_queue_tokens,
         max_batch_tokens=settings.max_batch_tokens,
-        max_source_tokens=manifest.limits.max_source_tokens,
-        max_target_tokens=manifest.limits.max_target_tokens,
         max_cache_bytes=settings.kv_cache_bytes,
     )
 
@@ -106,7 +103,7 @@ def start_engine(
     try:
         # A session on CUDA cannot be forked.
         workers = fork_server().start(load, count, after_fork=on_cuda)
-        return Dispatcher(workers, _limits(settings, manifest, count), observer)
+        return Dispatcher(workers, _limits(settings), observer)
     except DeviceError as error:
         if settings.device == "cuda":
             raise
@@ -123,7 +120,7 @@ def start_threads(
     loaded = _load(settings, bundle, manifest, device, count)
     workers = WorkerThreads(loaded.build, count, loaded.runtime.terminate, time.monotonic)
     together = FEW_ROWS if _solo_threads(count, manifest) > 1 else 1
-    return Dispatcher(workers, _limits(settings, manifest, count), observer, rows_together=together)
+    return Dispatcher(workers, _limits(settings), observer, rows_together=together)
 
 
 def _load_in_process(
@@ -169,9 +166,9 @@ def _load(
         multi_step=processes,
         weights_cache=settings.weights_cache_folder,
     )
-    limits = replace(_limits(settings, manifest, count), max_cache_bytes=settings.kv_cache_bytes // count)
+    limits = replace(_limits(settings), max_cache_bytes=settings.kv_cache_bytes // count)
     shortlist = _read_shortlist(bundle, manifest, runtime)
-    extra_bytes = extra_bytes_of(shortlist, runtime.spec, limits)
+    extra_bytes = extra_bytes_of(shortlist, runtime.spec)
     if not limits.max_rows:
         limits = with_chosen_rows(runtime.spec, limits, extra_bytes)
     _check_cache_bound(settings, runtime.spec, limits, extra_bytes)
@@ -251,7 +248,7 @@ def _check_cache_bound(
         share = "" if shares == 1 else f", of which there is one of {shares} equal shares"
         raise SettingError(
             f"setting max_kv_cache_mib: {settings.max_kv_cache_mib} MiB cannot hold the caches of one "
-            f"sentence of {limits.max_source_tokens} source and {limits.max_target_tokens} target tokens "
+            f"sentence of {spec.max_source_tokens} source and {spec.max_target_tokens} target tokens "
             f"with max_rows {limits.max_rows}, {needed_bytes} bytes{share}; raise it to "
             f"{-(-needed_bytes * shares >> 20)} or lower max_rows"
         )

@@ -94,7 +94,7 @@ class Both:
     """A model over numpy arrays and on a device."""
 
     def __init__(self, directory: Path, manifest: Manifest, device: OnnxDevice) -> None:
-        limits = EngineLimits(workers=1, max_rows=12, max_queue_tokens=100_000)
+        limits = EngineLimits(max_rows=12, max_queue_tokens=100_000)
         runtimes = (
             ModelRuntime.load(directory, manifest),
             ModelRuntime.load(directory, manifest, device=device),
@@ -196,7 +196,7 @@ def test_scores_that_are_no_numbers_fail_their_sentence_alone(
     )
     onnx.save(encoder, tmp_path / "encoder.onnx")
     runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
-    pool = thread_engine(runtime, EngineLimits(workers=1, max_rows=8))
+    pool = thread_engine(runtime, EngineLimits(max_rows=8))
     futures = pool.submit("request", [(5, 6, 7), (5, 9, 7)], options)
     assert futures[0].result(WAIT_S).hypotheses
     assert isinstance(futures[1].exception(WAIT_S), InferenceError)
@@ -209,7 +209,7 @@ def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(t
     made: list[DeviceRanker] = []
     make = runtime.device.ranker
     runtime.device.ranker = lambda *sizes: made.append(make(*sizes)) or made[-1]  # type: ignore[method-assign,func-returns-value]
-    pool = thread_engine(runtime, EngineLimits(workers=1, max_rows=4))
+    pool = thread_engine(runtime, EngineLimits(max_rows=4))
     for options, whole in ((PLAIN, False), (SCORED, False), (EACH_WAY["prefix"], False), (BEAM, False)):
         pool.submit("request", [(5, 6, 7)], options)[0].result(WAIT_S)
         assert any("_whole" in vars(ranker) for ranker in made) is whole
@@ -266,7 +266,7 @@ def test_a_device_has_met_and_recorded_every_size_of_a_batch_before_the_first_re
     sizes = Sizes()
     runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
     ports = WorkerPorts(MemoryChannel(lambda _: None), InterruptFlag(), [], time.monotonic)
-    worker = Worker(runtime, EngineLimits(workers=1, max_rows=20), ports)
+    worker = Worker(runtime, EngineLimits(max_rows=20), ports)
     worker._engine._observer = sizes
     (found,) = worker.decode([golden.source_ids], PLAIN)
     assert len(found.hypotheses[0].tokens) > RECORDED_AFTER + 1

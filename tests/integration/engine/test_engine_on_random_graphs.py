@@ -31,7 +31,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> ModelRuntime:
 
 @pytest.fixture
 def pool(runtime: ModelRuntime) -> Iterator[Dispatcher]:
-    pool = thread_engine(runtime, EngineLimits(workers=2, max_rows=24, max_queue_tokens=100_000))
+    pool = thread_engine(runtime, EngineLimits(max_rows=24, max_queue_tokens=100_000), workers=2)
     yield pool
     pool.close(WAIT_S)
 
@@ -102,7 +102,7 @@ def test_memory_is_given_back_and_bounded(pool: Dispatcher, runtime: ModelRuntim
 def test_a_closed_pool_lets_the_model_go_at_once(tmp_path: Path) -> None:
     """Without waiting for the collector: a model that is replaced must not stay beside the new one."""
     runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
-    pool = thread_engine(runtime, EngineLimits(workers=2))
+    pool = thread_engine(runtime, EngineLimits(), workers=2)
     gone = [weakref.ref(runtime), weakref.ref(runtime._decoders[1])]
     translate(pool, "a", mixed_sources(5), DecodingOptions(max_decoding_length=5))
     gc.disable()

@@ -79,7 +79,7 @@ class Traffic:
 
     def __init__(self, runtime: ModelRuntime) -> None:
         self.runtime = runtime
-        self.pool = thread_engine(runtime, EngineLimits(workers=2, max_rows=12, max_batch_tokens=60))
+        self.pool = thread_engine(runtime, EngineLimits(max_rows=12, max_batch_tokens=60), workers=2)
         self.names = map(str, range(10**9))
         self.compared = 0
 

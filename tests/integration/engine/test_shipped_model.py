@@ -45,8 +45,8 @@ class Shipped:
         self.manifest: Manifest = verify_bundle(directory)
         self._tokenizer = Tokenizer.load(directory / self.manifest.tokenizer.source)
         runtime = ModelRuntime.load(directory, self.manifest)
-        limits = EngineLimits(workers=2, max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
-        self.pool = thread_engine(runtime, limits)
+        limits = EngineLimits(max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
+        self.pool = thread_engine(runtime, limits, workers=2)
 
     def submit(
         self, request: str, texts: list[str], options: DecodingOptions

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import pytest
 
-from export.bundle import Manifest, verify_bundle
+from export.bundle import Limits, Manifest, verify_bundle
 from export.graph.runner import GraphRunner
 from export.shortlist.build import decode_within, shortlist_bundle
 from export.shortlist.lexical_table import Candidates, LexicalTable
@@ -88,8 +88,8 @@ def running(
         shortlist = Shortlist.load(table, size, [3], runtime.columns)
         if over == "everything, bound":
             shortlist = Shortlist(range(size), {}, size, runtime.columns)
-    limits = EngineLimits(workers=2, max_rows=16, max_queue_tokens=100_000)
-    pool = thread_engine(runtime, limits, observer, shortlist=shortlist)
+    limits = EngineLimits(max_rows=16, max_queue_tokens=100_000)
+    pool = thread_engine(runtime, limits, observer, shortlist=shortlist, workers=2)
     yield pool
     pool.close(WAIT_S)
 
@@ -192,14 +192,16 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
         def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
             self.bytes_seen.add(pool.stats().kv_cache_bytes)
 
-    runtime = ModelRuntime.load(bundle, manifest, shortlist=True)
+    small = manifest.model_copy(update={"limits": Limits(max_source_tokens=64, max_target_tokens=30)})
+    runtime = ModelRuntime.load(bundle, small, shortlist=True)
     assert manifest.shortlist is not None and runtime.columns is not None
     size, table = manifest.architecture.vocab_size, bundle / manifest.shortlist.table
     shortlist = Shortlist.load(table, size, [3], runtime.columns)
-    limits = EngineLimits(workers=2, max_rows=8, max_source_tokens=64, max_target_tokens=30)
-    most = largest_request_bytes(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec, limits))
+    limits = EngineLimits(max_rows=8)
+    most = largest_request_bytes(runtime.spec, limits, extra_bytes_of(shortlist, runtime.spec))
     caches = largest_request_bytes(runtime.spec, limits)
-    pool = thread_engine(runtime, replace(limits, max_cache_bytes=2 * most), Watch(), shortlist=shortlist)
+    bounded = replace(limits, max_cache_bytes=2 * most)
+    pool = thread_engine(runtime, bounded, Watch(), shortlist=shortlist, workers=2)
     try:
         submitted = [pool.submit(str(n), *request) for n, request in enumerate(requests[:24])]
         found = [[future.result(WAIT_S).hypotheses for future in futures] for futures in submitted]

@@ -48,16 +48,17 @@ def thread_engine(
     clock: Callable[[], float] = time.monotonic,
     shortlist: Shortlist | None = None,
     rows_together: int = 1,
+    workers: int = 1,
 ) -> Dispatcher:
     """Workers that are threads over one runtime, as `engine_start.start_threads` starts them of a bundle."""
     share = limits
     if limits.max_cache_bytes is not None:
-        share = replace(limits, max_cache_bytes=limits.max_cache_bytes // limits.workers)
+        share = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
 
     def build(ports: WorkerPorts) -> Worker:
         return Worker(runtime, share, ports, shortlist)
 
-    threads = WorkerThreads(build, limits.workers, runtime.terminate, clock)
+    threads = WorkerThreads(build, workers, runtime.terminate, clock)
     return Dispatcher(threads, limits, observer or NullObserver(), clock, rows_together)
 
 
@@ -90,7 +91,7 @@ def make_pool() -> Iterator[MakePool]:
     pools = []
 
     def make(runtime: FakeRuntime, **settings: object) -> Dispatcher:
-        limits = EngineLimits(**{"workers": 1, "max_rows": 8, **settings.pop("limits", {})})
+        limits = EngineLimits(**{"max_rows": 8, **settings.pop("limits", {})})
         pools.append(thread_engine(runtime, limits, **settings))
         return pools[-1]
 
@@ -99,8 +100,8 @@ def make_pool() -> Iterator[MakePool]:
         pool.close(0.0)
 
 
-def gated(language: Callable = recite) -> tuple[FakeRuntime, Gate]:
-    runtime, gate = FakeRuntime(language), Gate()
+def gated(language: Callable = recite, **sizes: int) -> tuple[FakeRuntime, Gate]:
+    runtime, gate = FakeRuntime(language, **sizes), Gate()
     runtime.before_step = gate
     return runtime, gate
 

@@ -54,7 +54,7 @@ def make_pool(loop: asyncio.AbstractEventLoop) -> Iterator[MakePool]:
     def make(
         language: Language = recite, processes: int = 2, switch: Path | None = None, **settings: object
     ) -> Dispatcher:
-        limits = EngineLimits(**{"max_rows": 8, "workers": 1, **settings.pop("limits", {})})
+        limits = EngineLimits(**{"max_rows": 8, **settings.pop("limits", {})})
         load = settings.pop("load", functools.partial(process_models.fake_worker, language, limits, switch))
         started = fork_server().start(load, processes, after_fork=settings.pop("after_fork", False))
         pool = Dispatcher(started, limits, settings.pop("observer", NullObserver()), **settings)

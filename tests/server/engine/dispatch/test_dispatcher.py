@@ -157,7 +157,7 @@ def test_what_cannot_be_decoded_is_refused_here(make_pool: MakePool) -> None:
 
 
 def test_who_has_nothing_to_do_gives_memory_back(make_pool: MakePool) -> None:
-    limits = EngineLimits(max_rows=8, workers=1)
+    limits = EngineLimits(max_rows=8)
     pool = make_pool(load=functools.partial(process_models.restless_worker, recite, limits))
     check_that_who_has_nothing_to_do_gives_memory_back(pool)
 

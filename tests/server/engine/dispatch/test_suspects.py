@@ -104,7 +104,7 @@ def test_what_a_killed_worker_had_may_be_aborted_meanwhile(make_pool: MakePool, 
 
 def test_a_worker_that_refuses_to_begin_is_replaced_too(make_pool: MakePool, tmp_path: Path) -> None:
     witness, switch = Witness(), tmp_path / "refuse"
-    load = functools.partial(process_models.refusing_once, switch, EngineLimits(max_rows=8, workers=1))
+    load = functools.partial(process_models.refusing_once, switch, EngineLimits(max_rows=8))
     pool = make_pool(load=load, observer=witness)
     assert tokens(pool.submit("before", [(7, 8)], GREEDY)[0]) == (7, 8)
     switch.touch()
@@ -115,7 +115,7 @@ def test_a_worker_that_refuses_to_begin_is_replaced_too(make_pool: MakePool, tmp
 
 
 def test_a_sentence_that_kills_two_workers_fails_alone(make_pool: MakePool) -> None:
-    witness, limits = Witness(), EngineLimits(max_rows=8, workers=1)
+    witness, limits = Witness(), EngineLimits(max_rows=8)
     load = functools.partial(process_models.killed_by, 66, limits)
     pool = make_pool(load=load, observer=witness)
     sources = [(7, 10 + n) for n in range(30)]
@@ -129,7 +129,7 @@ def test_a_sentence_that_kills_two_workers_fails_alone(make_pool: MakePool) -> N
 
 
 def test_workers_that_die_again_and_again_end_the_engine(make_pool: MakePool) -> None:
-    witness, limits = Witness(), EngineLimits(max_rows=8, workers=1)
+    witness, limits = Witness(), EngineLimits(max_rows=8)
     load = functools.partial(process_models.killed_by, 66, limits)
     pool = make_pool(load=load, observer=witness)
     futures = pool.submit("a", [(66, n) for n in range(10, 20)], GREEDY)

@@ -40,13 +40,13 @@ GREEDY = DecodingOptions()
 
 
 def test_futures_come_in_the_order_of_the_sources(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(recite), limits={"workers": 3})
+    pool = make_pool(FakeRuntime(recite), workers=3)
     sources = [(*range(10, 11 + n % 7), 50 + n) for n in range(40)]
     assert [tokens(future) for future in pool.submit("a", sources, GREEDY)] == sources
 
 
 def test_many_threads_many_widths_same_translations(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(babble), limits={"workers": 2, "max_rows": 12})
+    pool = make_pool(FakeRuntime(babble), workers=2, limits={"max_rows": 12})
     check_many_widths(pool)
     assert pool.stats().rows_busy == 0
 
@@ -57,7 +57,7 @@ def test_nothing_is_left_to_the_garbage_collector(make_pool: MakePool) -> None:
 
 def test_work_is_spread_over_the_workers(make_pool: MakePool) -> None:
     runtime, gate = gated()
-    pool = make_pool(runtime, limits={"workers": 2})
+    pool = make_pool(runtime, workers=2)
     futures = pool.submit("a", [(7, 10 + n) for n in range(8)], GREEDY)
     gate.wait()
     gate.wait()
@@ -71,7 +71,7 @@ def test_few_sentences_stay_on_one_worker(make_pool: MakePool) -> None:
     runtime, gate = gated()
     workers: set[int] = set()
     runtime.before_step = lambda: (workers.add(threading.get_ident()), gate())
-    pool = make_pool(runtime, limits={"workers": 3, "max_rows": 12}, rows_together=6)
+    pool = make_pool(runtime, workers=3, limits={"max_rows": 12}, rows_together=6)
     first = pool.submit("a", [(7, 10)], GREEDY)
     gate.wait()
     others = pool.submit("b", [(7, 11), (7, 12)], GREEDY)
@@ -170,14 +170,14 @@ def test_a_full_line_refuses_the_whole_request(make_pool: MakePool) -> None:
 def test_what_cannot_be_decoded_is_refused(
     make_pool: MakePool, sources: list[tuple[int, ...]], options: DecodingOptions, error: type[Exception]
 ) -> None:
-    pool = make_pool(FakeRuntime(), limits={"max_rows": 4, "max_source_tokens": 40})
+    pool = make_pool(FakeRuntime(max_source_tokens=40), limits={"max_rows": 4})
     with pytest.raises(error):
         pool.submit("a", sources, options)
     assert pool.stats().queue_sentences == 0
 
 
 def test_a_longer_limit_than_the_models_is_lowered(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(ramble, max_target_tokens=9), limits={"max_target_tokens": 6})
+    pool = make_pool(FakeRuntime(ramble, max_target_tokens=6))
     (future,) = pool.submit("a", [(7,)], DecodingOptions(max_decoding_length=256))
     assert len(tokens(future)) == 6
 
@@ -204,7 +204,7 @@ def test_poison_fails_alone(make_pool: MakePool) -> None:
 
 
 def test_close_finishes_what_there_is(make_pool: MakePool) -> None:
-    pool = make_pool(FakeRuntime(recite), limits={"workers": 2})
+    pool = make_pool(FakeRuntime(recite), workers=2)
     futures = pool.submit("a", [(7, 10 + n) for n in range(30)], GREEDY)
     pool.close(WAIT_S)
     assert all(future.done() for future in futures)
@@ -233,7 +233,7 @@ def test_a_worker_that_crashes_is_replaced_and_nothing_is_lost(make_pool: MakePo
             raise troubles.pop()
 
     runtime.encoder.before = crash_once
-    pool = make_pool(runtime, limits={"workers": 2, "max_rows": 2}, observer=ends)
+    pool = make_pool(runtime, workers=2, limits={"max_rows": 2}, observer=ends)
     futures = pool.submit("a", [(7, 10 + n) for n in range(9)], GREEDY)
     assert [tokens(future) for future in futures] == [(7, 10 + n) for n in range(9)]
     wait_for(lambda: ends.errors == ["worker_lost"])
@@ -244,7 +244,7 @@ def test_workers_that_crash_again_and_again_end_the_engine(make_pool: MakePool) 
     runtime = FakeRuntime(recite)
     runtime.encoder.before = lambda: (_ for _ in ()).throw(ZeroDivisionError("a bug"))
     ends = Ends()
-    pool = make_pool(runtime, limits={"workers": 2, "max_rows": 1}, observer=ends)
+    pool = make_pool(runtime, workers=2, limits={"max_rows": 1}, observer=ends)
     futures = pool.submit("a", [(7, n) for n in range(9)], GREEDY)
     assert all(isinstance(future.exception(WAIT_S), EngineDeadError | InferenceError) for future in futures)
     wait_for(lambda: len(ends.errors) == 3)  # each is told by the thread of the worker that died
@@ -260,7 +260,7 @@ def test_every_future_ends_exactly_once(make_pool: MakePool) -> None:
     runtime = FakeRuntime(babble)
     runtime.decoder_poison = 66
     ends = Ends()
-    pool = make_pool(runtime, limits={"workers": 2, "max_rows": 6}, observer=ends)
+    pool = make_pool(runtime, workers=2, limits={"max_rows": 6}, observer=ends)
     counts: dict[Future[SequenceResult], int] = {}
     options = DecodingOptions(beam_size=2, max_decoding_length=30)
     for number in range(30):
@@ -283,12 +283,12 @@ def test_who_has_nothing_to_do_gives_memory_back(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "IDLE_S", 0.3)
-    check_that_who_has_nothing_to_do_gives_memory_back(make_pool(FakeRuntime(recite), limits={"workers": 2}))
+    check_that_who_has_nothing_to_do_gives_memory_back(make_pool(FakeRuntime(recite), workers=2))
 
 
 def test_stats_of_an_idle_pool(make_pool: MakePool) -> None:
     clock = Clock()
-    pool = make_pool(FakeRuntime(), limits={"workers": 3, "max_rows": 8}, clock=clock)
+    pool = make_pool(FakeRuntime(), workers=3, limits={"max_rows": 8}, clock=clock)
     stats = pool.stats()
     assert (stats.rows_busy, stats.rows_total, stats.kv_cache_bytes, stats.alive) == (0, 24, 0, True)
     assert stats.last_progress_s == clock.now_s

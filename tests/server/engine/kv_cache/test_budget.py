@@ -19,7 +19,7 @@ from server.engine.options import DecodingOptions
 from tests.server.engine.fakes import FakeEncoder, sentence, spec
 
 SPEC = spec(max_source_tokens=500, max_target_tokens=400)
-LIMITS = EngineLimits(max_rows=8, max_source_tokens=500, max_target_tokens=400)
+LIMITS = EngineLimits(max_rows=8)
 
 
 def options(longest: int, beam_size: int = 1) -> DecodingOptions:
@@ -53,15 +53,6 @@ def test_the_largest_request_fits_exactly() -> None:
     largest = sentence([7] * 500, options(400))
     assert bounded(needed).reserve(largest)
     assert not bounded(needed - 1).reserve(largest)
-
-
-def test_limits_below_the_models_still_let_the_largest_request_in() -> None:
-    """An arena grows in steps, beyond such a limit."""
-    limits = dataclasses.replace(LIMITS, max_source_tokens=40, max_target_tokens=30)
-    needed = largest_request_bytes(SPEC, limits)
-    assert needed == max(cache_bytes(SPEC, width, 8, Capacity(64, 32)) for width in SPEC.beam_widths)
-    budget = CacheBudget(SPEC, dataclasses.replace(limits, max_cache_bytes=needed))
-    assert budget.reserve(sentence([7] * 40, options(30)))
 
 
 def test_as_many_rows_are_chosen_as_the_bound_lets_the_largest_request_have() -> None:

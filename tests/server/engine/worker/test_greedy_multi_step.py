@@ -284,7 +284,7 @@ def test_a_pool_ends_a_burst_when_somebody_comes_or_goes() -> None:
             pool.abort("first")
 
     runtime.before_step = bring_news
-    pool = thread_engine(runtime, EngineLimits(max_rows=4, max_target_tokens=400))
+    pool = thread_engine(runtime, EngineLimits(max_rows=4))
     (first,) = pool.submit("first", [[7]], DecodingOptions(max_decoding_length=400))
     try:
         with pytest.raises(AbortedError):

@@ -64,11 +64,9 @@ def test_caches_stay_within_their_bound_and_everyone_is_served(make_pool: MakePo
             self.most_bytes = max(self.most_bytes, pool.stats().kv_cache_bytes)
 
     runtime, watch = FakeRuntime(recite, max_source_tokens=300, max_target_tokens=300), Watch()
-    sizes = {"workers": 2, "max_rows": 4, "max_source_tokens": 300, "max_target_tokens": 300}
-    bound = 2 * largest_request_bytes(runtime.spec, EngineLimits(**sizes))
-    pool = make_pool(
-        runtime, limits={**sizes, "max_queue_tokens": 10**5, "max_cache_bytes": bound}, observer=watch
-    )
+    bound = 2 * largest_request_bytes(runtime.spec, EngineLimits(max_rows=4))
+    limits = {"max_rows": 4, "max_queue_tokens": 10**5, "max_cache_bytes": bound}
+    pool = make_pool(runtime, workers=2, limits=limits, observer=watch)
     expected: list[tuple[Future[SequenceResult], tuple[int, ...]]] = []
     for number in range(40):
         length = 290 if number % 8 == 3 else 3 + number % 7
@@ -80,10 +78,9 @@ def test_caches_stay_within_their_bound_and_everyone_is_served(make_pool: MakePo
 
 
 def test_a_request_that_waits_for_memory_may_be_aborted(make_pool: MakePool) -> None:
-    runtime, gate = gated(recite)
-    sizes = {"workers": 1, "max_rows": 2, "max_source_tokens": 100, "max_target_tokens": 100}
-    bound = largest_request_bytes(runtime.spec, EngineLimits(**sizes))
-    pool = make_pool(runtime, limits={**sizes, "max_cache_bytes": bound})
+    runtime, gate = gated(recite, max_source_tokens=100, max_target_tokens=100)
+    bound = largest_request_bytes(runtime.spec, EngineLimits(max_rows=2))
+    pool = make_pool(runtime, limits={"max_rows": 2, "max_cache_bytes": bound})
     first = pool.submit("first", [(7,)], GREEDY)
     gate.wait()
     large = pool.submit("large", [(8,) * 100], DecodingOptions(beam_size=2, max_decoding_length=100))

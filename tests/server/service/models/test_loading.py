@@ -46,7 +46,8 @@ def test_a_large_model_has_one_worker_with_all_threads(
         settings = Settings(bundle=(tiny_bundle_int8,), workers=2, weights_cache="none")
         model = loading.load_model(settings, NullObserver())
         assert isinstance(model.engine, Dispatcher)
-        workers.append(model.engine.limits.workers)
+        stats = model.engine.stats()
+        workers.append(stats.rows_total // stats.max_rows)
         sources = [golden.source_ids for golden in model.manifest.golden]
         futures = model.engine.submit("request", sources, DecodingOptions())
         translations.append([future.result(WAIT_S).hypotheses[0].tokens for future in futures])
