@@ -30,7 +30,7 @@ from server.runtime.device.sessions import DeviceDecoder, DeviceEncoder, DeviceM
 from server.runtime.model_spec import ModelSpec, cache_names
 from server.runtime.multi_step.graphs import MultiStepGraphs
 from server.runtime.multi_step.session import OnnxBeamMultiStep, OnnxGreedyMultiStep
-from server.runtime.onnx.graph import PROCESS_TRAFFIC, FileStates, Graph, file_states
+from server.runtime.onnx.graph import FileStates, Graph, file_states
 from server.runtime.onnx.packed_weights import open_packed, packed_graphs
 from server.runtime.onnx.projection import COLUMN_INPUTS, OnnxColumns
 from server.runtime.onnx.session_options import CPU, Provider, open_session, run_options, session_options
@@ -66,24 +66,13 @@ class ModelRuntime:
         shortlist: bool,
         weights_cache: Path | None,
     ) -> None:
-        """Load the encoder and the decoder of width 1; `load` does this and more.
-
-        Args:
-            directory: a verified bundle.
-            manifest: its manifest.
-            intra_op_threads: threads of one run.
-            solo_threads: threads of a run that has the machine to itself.
-            device: where caches and scores lie; None for numpy arrays.
-            shortlist: whether to load decoders that take columns as inputs.
-            weights_cache: as of `load`.
-        """
+        """Load the encoder and the decoder of width 1; `load` does this and more, with the same arguments."""
         self._manifest = manifest
         self._device, self._memory = device, None if device is None else DeviceMemory(device)
         self._shortlist = manifest.shortlist if shortlist and device is None else None
         graphs = manifest.graphs if self._shortlist is None else self._shortlist
         self._decoder_files = graphs.decoders
         self._threads, self._solo_threads = intra_op_threads, solo_threads
-        self._traffic = PROCESS_TRAFFIC
         # Neither knows this object, so that nothing keeps weights that are let go.
         self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
         where = PROCESSOR if device is None else device
@@ -179,7 +168,7 @@ class ModelRuntime:
             return DeviceDecoder(graph, self._run_options, self._device)
         return OnnxDecoder(graph, self._run_options)
 
-    def multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> MultiStepSession[Any, Any] | None:
+    def multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> MultiStepSession | None:
         """Give what makes several steps of a few sentences; see `Runtime.multi_step`.
 
         Beams have it loaded with the first sentence of their width, though it may be long until there are
@@ -228,12 +217,12 @@ class ModelRuntime:
         if self._device is not None or self._shortlist is not None:
             return None
         graphs, threads = self._manifest.graphs, (self._threads, self._solo_threads)
-        return MultiStepGraphs(graphs, self._loader, *threads, self._traffic, self._is_unchanged)
+        return MultiStepGraphs(graphs, self._loader, *threads, self._is_unchanged)
 
     def _graph(self, file: str, loader: Loader | None = None) -> Graph:
         """Load one graph."""
         load = (loader or self._loader)(file)
-        return Graph(load, self._threads, self._solo_threads, self._traffic, self._is_unchanged)
+        return Graph(load, self._threads, self._solo_threads, self._is_unchanged)
 
     def _read_spec(self, decoder: ort.InferenceSession) -> ModelSpec:
         """Check that the decoder graph is the one that the manifest describes."""

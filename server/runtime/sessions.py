@@ -7,7 +7,7 @@ binds them, so the same engine runs over ONNX Runtime, over a fake in tests and 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from server.runtime.model_spec import Array, ModelSpec
 
 if TYPE_CHECKING:
     from server.runtime.memory import Device, Ranker
-
-Plan = TypeVar("Plan", contravariant=True)
-Made = TypeVar("Made", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -121,10 +118,10 @@ class BeamSteps:
         return len(self.chosen)
 
 
-class MultiStepSession(Protocol[Plan, Made]):
+class MultiStepSession(Protocol):
     """Runs the decoder for several target positions of a few sentences. Owned by one worker thread."""
 
-    def run(self, buffers: StepBuffers, plan: Plan, steps: int) -> Made | None:
+    def run(self, buffers: StepBuffers, plan: Any, steps: int) -> Any | None:
         """Make steps: the same tokens and caches as single steps.
 
         Greedy search makes them up to the first end token, and running it again writes the same values; so
@@ -188,7 +185,7 @@ class Runtime(Protocol):
             InferenceError: the decoder cannot be loaded.
         """
 
-    def multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> "MultiStepSession[Any, Any] | None":
+    def multi_step(self, beam_width: int, stop: NDArray[np.int64]) -> "MultiStepSession | None":
         """Give what makes several steps of a few sentences, for one worker, if there is such a thing.
 
         Args:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import onnxruntime as ort
 
 from export.bundle import BundleError, Graphs
-from server.runtime.onnx.graph import Traffic
 
 TOKENS = "tokens"
 _INPUTS = frozenset({"steps", "stop", "end_id", "bans"})
@@ -33,7 +32,6 @@ class MultiStepGraph:
         file: str,
         load: Callable[[int], ort.InferenceSession],
         threads: int,
-        traffic: Traffic,
         is_unchanged: Callable[[], bool],
         *,
         beams: bool,
@@ -45,7 +43,6 @@ class MultiStepGraph:
             file: its name.
             load: makes a session with so many threads.
             threads: of a run.
-            traffic: knows who runs.
             is_unchanged: as for `graph.Graph`.
             beams: whether it is one of beam search.
             needs_machine: whether it is for a run that has the machine to itself.
@@ -60,7 +57,6 @@ class MultiStepGraph:
         self._lock = threading.Lock()
         self._session: ort.InferenceSession | None = None
         self._given_up = False
-        self.traffic = traffic
 
     def session(self, alone: bool) -> ort.InferenceSession | None:
         """Give the session for a run; None if there is to be none."""
@@ -97,7 +93,6 @@ class MultiStepGraphs:
         loader: Callable[[str], Callable[[int], ort.InferenceSession]],
         threads: int,
         solo_threads: int,
-        traffic: Traffic,
         is_unchanged: Callable[[], bool],
     ) -> None:
         """Load nothing yet.
@@ -107,7 +102,6 @@ class MultiStepGraphs:
             loader: given a file, gives what makes a session of it with so many threads.
             threads: of a run beside others.
             solo_threads: of a run that has the machine to itself.
-            traffic: knows who runs.
             is_unchanged: as for `graph.Graph`.
         """
         self._files = {int(width): file for width, file in graphs.beam_multi_step.items()}
@@ -115,7 +109,7 @@ class MultiStepGraphs:
             self._files[1] = graphs.multi_step
         self._loader = loader
         self._threads, self._solo_threads = threads, solo_threads
-        self._traffic, self._is_unchanged = traffic, is_unchanged
+        self._is_unchanged = is_unchanged
         self._lock = threading.Lock()
         self._graphs: dict[int, list[MultiStepGraph]] = {}
 
@@ -140,10 +134,10 @@ class MultiStepGraphs:
 
     def _graph(self, beam_width: int, threads: int) -> MultiStepGraph:
         file = self._files[beam_width]
-        load, traffic, is_unchanged = self._loader(file), self._traffic, self._is_unchanged
+        load, is_unchanged = self._loader(file), self._is_unchanged
         # Of greedy search only one thread is worth a run beside others.
         shared_threads = 1 if beam_width == 1 else self._threads
         needs_machine = threads > shared_threads
         return MultiStepGraph(
-            file, load, threads, traffic, is_unchanged, beams=beam_width > 1, needs_machine=needs_machine
+            file, load, threads, is_unchanged, beams=beam_width > 1, needs_machine=needs_machine
         )

@@ -3,7 +3,7 @@
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic
+from typing import Generic, TypeVar
 
 import numpy as np
 import onnxruntime as ort
@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from server.errors import InferenceError
 from server.runtime.model_spec import Array, ModelSpec
 from server.runtime.multi_step.graphs import BEAM_OUTPUTS, TOKENS, MultiStepGraph
+from server.runtime.onnx.graph import PROCESS_TRAFFIC
 from server.runtime.onnx.io_binding import bind_arrays
-from server.runtime.sessions import Beams, BeamSteps, Made, Plan, StepBuffers
+from server.runtime.sessions import Beams, BeamSteps, StepBuffers
+
+Plan = TypeVar("Plan")
+Made = TypeVar("Made")
 
 
 class _OnnxMultiStep(ABC, Generic[Plan, Made]):
@@ -53,7 +57,7 @@ class _OnnxMultiStep(ABC, Generic[Plan, Made]):
     def run(self, buffers: StepBuffers, plan: Plan, steps: int) -> Made | None:
         """Make up to `steps` steps; see `MultiStepSession.run`."""
         try:
-            with self._graphs[0].traffic.run() as alone:
+            with PROCESS_TRAFFIC.run() as alone:
                 session = next((found for graph in self._graphs if (found := graph.session(alone))), None)
                 if session is None:
                     return None

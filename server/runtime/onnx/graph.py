@@ -91,7 +91,6 @@ class Graph:
         load: Callable[[int], ort.InferenceSession],
         threads: int,
         solo_threads: int,
-        traffic: Traffic,
         is_unchanged: Callable[[], bool],
     ) -> None:
         """Load it.
@@ -100,7 +99,6 @@ class Graph:
             load: makes a session of this graph with so many threads.
             threads: of a run beside others.
             solo_threads: of a run that has the machine to itself; not more than `threads` switches it off.
-            traffic: knows who runs.
             is_unchanged: tells whether the files are still those that were verified. When a new bundle is
                 being put in their place, what they hold now is no part of this model.
         """
@@ -110,7 +108,6 @@ class Graph:
         self._is_unchanged = is_unchanged
         self._lock = threading.Lock()
         self._solo: ort.InferenceSession | None = None
-        self.traffic = traffic
         self.shared = load(threads)
 
     def renew(self) -> ort.InferenceSession | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from server.errors import InferenceError
 from server.runtime.model_spec import Array, ModelSpec, cache_names
-from server.runtime.onnx.graph import Graph
+from server.runtime.onnx.graph import PROCESS_TRAFFIC, Graph
 from server.runtime.onnx.io_binding import bind_step
 from server.runtime.sessions import StepBuffers
 
@@ -34,7 +34,7 @@ class OnnxEncoder:
         """Compute cross-attention keys and values; see `EncoderSession.encode`."""
         feeds = {self._source: source, "lengths": lengths}
         try:
-            with self._graph.traffic.run() as alone:
+            with PROCESS_TRAFFIC.run() as alone:
                 session = self._graph.session(alone)
                 outputs: Sequence[Array] = session.run(self._outputs, feeds, self._run_options)
         except Exception as error:
@@ -61,7 +61,7 @@ class OnnxDecoder:
     def step(self, buffers: StepBuffers) -> None:
         """Run the decoder for one target position of every row; see `DecoderSession.step`."""
         try:
-            with self._graph.traffic.run() as alone:
+            with PROCESS_TRAFFIC.run() as alone:
                 session = self._graph.session(alone)
                 bindings = self._bindings.setdefault(buffers, {})
                 if alone not in bindings:

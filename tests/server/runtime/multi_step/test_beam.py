@@ -15,6 +15,7 @@ from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
+from server.runtime.onnx.graph import PROCESS_TRAFFIC
 from server.runtime.sessions import BeamSteps
 from tests.server import random_bundle
 from tests.server.random_bundle import EOS, VOCABULARY, beam_multi_step_file
@@ -177,7 +178,7 @@ def test_who_is_alone_has_more_threads_and_who_is_not_has_one(bundle: tuple[Path
     runtime = ModelRuntime.load(*bundle, solo_threads=2)
     single, several = Sentences(runtime), Sentences(runtime)
     several.leap(5)
-    other = runtime._traffic._ended_s
+    other = PROCESS_TRAFFIC._ended_s
     other[-1] = float("inf")  # a thread that runs something
     try:
         several.leap(5)
@@ -215,7 +216,7 @@ def test_those_of_other_widths_are_loaded_with_the_first_sentence(
     sentences = Sentences(runtime)
     (tmp_path / beam_multi_step_file(WIDTH)).unlink()
     if not quiet:
-        monkeypatch.setitem(runtime._traffic._ended_s, -1, math.inf)  # another thread's run
+        monkeypatch.setitem(PROCESS_TRAFFIC._ended_s, -1, math.inf)  # another thread's run
     assert sentences.leap(2) == 2
 
 

@@ -12,6 +12,7 @@ from export.bundle import Manifest
 from server.engine.kv_cache.arena import Arena
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
+from server.runtime.onnx.graph import PROCESS_TRAFFIC
 from tests.server import random_bundle
 from tests.server.random_bundle import EOS, MULTI_STEP, VOCABULARY
 
@@ -133,7 +134,7 @@ def test_with_several_threads_it_is_for_who_is_alone(bundle: tuple[Path, Manifes
     several.leap(10)
     single.step_up_to(several)
     assert same(single, several)
-    other = runtime._traffic._ended_s
+    other = PROCESS_TRAFFIC._ended_s
     other[-1] = float("inf")  # a thread that runs something
     try:
         assert several.multi_step.run(several.arena.buffers(0, 1), True, 2) is None

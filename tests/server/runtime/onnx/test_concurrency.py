@@ -1,10 +1,7 @@
 import threading
-from pathlib import Path
 
 import pytest
 
-from export.bundle import verify_bundle
-from server.runtime.model_runtime import ModelRuntime
 from server.runtime.onnx.graph import QUIET_S, Traffic
 
 
@@ -74,8 +71,3 @@ def test_threads_that_ended_long_ago_are_forgotten(traffic: Traffic, clock: Cloc
     clock.now_s += 2 * QUIET_S
     assert run_elsewhere(traffic)
     assert len(traffic._ended_s) == 1
-
-
-def test_models_of_a_process_know_of_each_other(tiny_bundle: Path) -> None:
-    first, second = (ModelRuntime.load(tiny_bundle, verify_bundle(tiny_bundle)) for _ in range(2))
-    assert first.encoder._graph.traffic is second.encoder._graph.traffic  # type: ignore[attr-defined]
