@@ -17,6 +17,7 @@ Tensor = Any
 
 Places = NDArray[np.intp]
 Floats = NDArray[np.float32]
+Tokens = NDArray[np.int64]
 
 
 class Caches(Protocol):

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from server.runtime.memory import Places
 from server.runtime.model_spec import Array, ModelSpec, cache_names
-
-Places = NDArray[np.intp]
 
 
 class HostCaches:

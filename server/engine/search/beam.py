@@ -31,19 +31,9 @@ from server.engine.options import DecodingOptions
 from server.engine.search.cache_rows import assign_rows
 from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
 from server.engine.search.candidates import Candidates, normalisers_of, top_2k
-from server.engine.search.search import (
-    NO_ROWS,
-    Advance,
-    Floats,
-    Places,
-    Search,
-    SearchResult,
-    Tokens,
-    broken_rows,
-    make_result,
-)
+from server.engine.search.search import NO_ROWS, Advance, Search, SearchResult, broken_rows, make_result
 from server.engine.search.stopping import Criterion, Ended, criterion_of
-from server.runtime.memory import Ranker
+from server.runtime.memory import Floats, Places, Ranker, Tokens
 from server.runtime.sessions import Beams, BeamSteps
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from server.engine.search.search import Places
+from server.runtime.memory import Places
 
 _FEW_SENTENCES = 16
 

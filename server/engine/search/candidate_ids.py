@@ -9,8 +9,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-Places = NDArray[np.intp]
-Tokens = NDArray[np.int64]
+from server.runtime.memory import Places, Tokens
 
 
 class CandidateIds:

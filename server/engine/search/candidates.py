@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.engine.search.log_sum_exp import log_sum_exp
-from server.engine.search.search import Floats, Places
 from server.engine.search.top_k import top_k
-from server.runtime.memory import Ranker
+from server.runtime.memory import Floats, Places, Ranker
 
 Rows = NDArray[np.bool_]
 

@@ -19,9 +19,7 @@ from server.engine.options import DecodingOptions
 from server.engine.search.candidate_ids import CandidateIds
 from server.engine.search.required import RequiredSequences
 from server.engine.sentence_arrays import SentenceArrays
-
-Floats = NDArray[np.float32]
-Places = NDArray[np.intp]
+from server.runtime.memory import Floats, Places
 
 
 class Constraints:

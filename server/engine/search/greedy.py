@@ -7,18 +7,9 @@ import numpy as np
 from server.engine.options import DecodingOptions
 from server.engine.search.candidate_ids import WHOLE_VOCABULARY, CandidateIds
 from server.engine.search.log_sum_exp import log_sum_exp
-from server.engine.search.search import (
-    NO_ROWS,
-    Advance,
-    Floats,
-    Places,
-    Search,
-    SearchResult,
-    Tokens,
-    broken_rows,
-    make_result,
-)
+from server.engine.search.search import NO_ROWS, Advance, Search, SearchResult, broken_rows, make_result
 from server.engine.search.stopping import normalised
+from server.runtime.memory import Floats, Places, Tokens
 
 
 class GreedySearch(Search):

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from server.engine.search.candidate_ids import CandidateIds
 from server.engine.sentence_arrays import SentenceArrays
+from server.runtime.memory import Floats, Places
 
-Floats = NDArray[np.float32]
-Places = NDArray[np.intp]
 Tokens = tuple[int, ...]
 
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from server.engine.options import DecodingOptions
 from server.engine.search.top_k import top_k
 from server.engine.sentence_arrays import SentenceArrays
+from server.runtime.memory import Floats, Places
 
-Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-Places = NDArray[np.intp]
 
 NUCLEUS = 256
 """Tokens of the whole vocabulary among which `sampling_topp` is looked for before all are sorted."""

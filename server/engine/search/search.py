@@ -31,10 +31,7 @@ from server.engine.search.constraints import Constraints
 from server.engine.search.sampling import Sampler
 from server.engine.sentence_arrays import SentenceArrays
 from server.engine.sequence import FinishReason, Hypothesis
-
-Floats = NDArray[np.float32]
-Places = NDArray[np.intp]
-Tokens = NDArray[np.int64]
+from server.runtime.memory import Floats, Places, Tokens
 
 
 @dataclass(frozen=True, slots=True)

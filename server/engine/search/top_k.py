@@ -12,7 +12,8 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from server.runtime.memory import Floats
+
 Indices = NDArray[np.intp]
 
 BLOCK = 32

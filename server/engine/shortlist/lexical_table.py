@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from export.bundle import BundleError
 from server.engine.options import MAX_REQUIRED_TOKENS
 from server.engine.shortlist.projection_columns import most_bytes
+from server.runtime.memory import Tokens
 from server.runtime.model_spec import ModelSpec
 from server.runtime.sessions import ColumnSource
-
-Tokens = NDArray[np.int64]
 
 _ARRAYS = {"always": 1, "keys": 2, "offsets": 1, "targets": 1}
 """Arrays of the file and how many axes they have."""

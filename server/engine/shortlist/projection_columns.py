@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from server.engine.search.candidate_ids import CandidateIds
 from server.engine.search.log_sum_exp import LANES
+from server.runtime.memory import Floats, Tokens
 from server.runtime.model_spec import Array
 from server.runtime.sessions import ColumnSource
-
-Floats = NDArray[np.float32]
-Tokens = NDArray[np.int64]
 
 _UNIT = 64
 

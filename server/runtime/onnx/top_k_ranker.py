@@ -25,11 +25,10 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from server.runtime.memory import Floats
 from server.runtime.model_spec import Array
 from server.runtime.onnx.graph_writer import ELEMENT_TYPES, GraphWriter
 from server.runtime.onnx.io_binding import bind_arrays
-
-Floats = NDArray[np.float32]
 
 _FLOAT, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 
