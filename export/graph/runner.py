@@ -7,7 +7,7 @@ V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from export.bundle import Manifest
+from export.graph.cache_names import cache_of, updated_cache
 
 Tokens = Sequence[int]
 Source = Sequence[int] | NDArray[np.float32]
@@ -26,40 +27,23 @@ Chooser = Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]
 Observer = Callable[[str, NDArray[np.float32], NDArray[np.bool_]], None]
 """Given a tensor's name, its values [rows, T, E], [rows, E] or of real tokens alone, and which of [rows, T]
 or [rows] are real."""
+Masks = Callable[[Sequence[int]], NDArray[np.float32]]
+"""Given the indices of R sentences, returns what is added to their logits [R, V]."""
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One decoded sentence: its index in the input, tokens without the end token, whether that came."""
+    """One decoded sentence: its index in the input, tokens without the end token, whether that came.
+
+    If it is scored, ``logs`` has natural-log probabilities, also of the end token if there is one.
+    """
 
     index: int
     tokens: list[int]
     finished: bool
-
-
-def updated_cache(name: str) -> str:
-    """`self_key_3` -> `self_key_out_3`: the output of a decoder that this input becomes."""
-    kind, part, layer = name.split("_")
-    return f"{kind}_{part}_out_{layer}"
-
-
-def written_cache(name: str) -> str:
-    """`self_key_3` -> `self_key_written_3`: what a decoder that writes its caches itself has beside it."""
-    return updated_cache(name).replace("_out_", "_written_")
-
-
-def cache_of(output: str) -> str:
-    """Give the input that both of these are made of; any other name stays as it is."""
-    return output.replace("_out_", "_").replace("_written_", "_")
-
-
-def force(tokens: NDArray[np.int64], position: int, prefixes: Sequence[Tokens], beams: int = 1) -> None:
-    """Replace the tokens [N*K] chosen for a position by what the targets [N] begin with, where they do."""
-    for row, prefix in enumerate(prefixes):
-        if position < len(prefix):
-            tokens[row * beams : (row + 1) * beams] = prefix[position]
+    logs: list[float] = field(default_factory=list)
 
 
 def open_session(graph: Path | bytes, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -127,7 +111,14 @@ class GraphRunner:
         )
 
     def greedy(
-        self, sources: Sequence[Source], batch_rows: int = 64, prefixes: Sequence[Tokens] = ()
+        self,
+        sources: Sequence[Source],
+        batch_rows: int = 64,
+        prefixes: Sequence[Tokens] = (),
+        *,
+        masks: Masks | None = None,
+        scored: bool = False,
+        observe: tuple[Observer | None, Observer | None] = (None, None),
     ) -> Iterator[Decoded]:
         """Decode sentences greedily, longest together with longest.
 
@@ -135,6 +126,9 @@ class GraphRunner:
             sources: ids of each sentence, prefix and suffix included.
             batch_rows: sentences decoded at a time.
             prefixes: what each sentence's target begins with, whatever is probable; empty for nothing.
+            masks: gives what is added to the logits of a batch; None for nothing.
+            scored: whether the probabilities of the tokens are wanted; that of a prefix is 1.
+            observe: ``observe_encoder`` and ``observe_decoder`` of ``run``.
 
         Yields:
             Results in no particular order.
@@ -144,11 +138,13 @@ class GraphRunner:
             chosen = order[start : start + batch_rows]
             batch = [sources[i] for i in chosen]
             begins = [prefixes[i] for i in chosen] if prefixes else []
-            table, _ = self._greedy_table(batch, self.longest_target(batch), begins)
+            table, logs = self._greedy_tables(batch, begins, masks and masks(chosen), scored, observe)
             for row, index in enumerate(chosen):
                 ids = table[row * self._beams].tolist()
                 finished = self._eos_id in ids
-                yield Decoded(index, ids[: ids.index(self._eos_id)] if finished else ids, finished)
+                length = ids.index(self._eos_id) if finished else len(ids)
+                own_logs = logs[row * self._beams, : length + 1].tolist() if scored else []
+                yield Decoded(index, ids[:length], finished, own_logs)
 
     def longest_target(self, sources: Sequence[Source]) -> int:
         """Most steps granted when judging graphs: ample for a translation, tight for a loop.
@@ -158,21 +154,38 @@ class GraphRunner:
         ample = max(len(source) for source in sources) * 2 + 10
         return ample if self._max_positions is None else min(ample, self._max_positions - 1)
 
-    def _greedy_table(
-        self, batch: Sequence[Source], steps: int, prefixes: Sequence[Tokens] = ()
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _greedy_tables(
+        self,
+        batch: Sequence[Source],
+        prefixes: Sequence[Tokens],
+        mask: NDArray[np.float32] | None,
+        scored: bool,
+        observe: tuple[Observer | None, Observer | None],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Decode one batch; gives tokens [R, T] and their log-probabilities, 0 if not ``scored``."""
+        steps, rows = self.longest_target(batch), len(batch) * self._beams
         taken: list[NDArray[np.int64]] = []
-        done = np.zeros(len(batch) * self._beams, bool)
+        logs: list[NDArray[np.float32]] = []
+        done = np.zeros(rows, bool)
 
         def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
             logits[:, self.suppressed_ids] = -np.inf
-            taken.append(logits.argmax(axis=1))
-            force(taken[-1], position, prefixes, self._beams)
-            np.logical_or(done, taken[-1] == self._eos_id, out=done)
-            return None if done.all() or position + 1 == steps else taken[-1]
+            if mask is not None:
+                logits += mask
+            best, own_logs = logits.argmax(axis=1), np.zeros(rows, np.float32)
+            if scored:
+                own_logs = -np.log(np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1))
+            for row, prefix in enumerate(prefixes):
+                if position < len(prefix):
+                    own = slice(row * self._beams, (row + 1) * self._beams)
+                    best[own], own_logs[own] = prefix[position], 0
+            taken.append(best)
+            logs.append(own_logs)
+            np.logical_or(done, best == self._eos_id, out=done)
+            return None if done.all() or position + 1 == steps else best
 
-        self.run(batch, steps, choose)
-        return np.stack(taken, axis=1), done
+        self.run(batch, steps, choose, *observe)
+        return np.stack(taken, axis=1), np.stack(logs, axis=1)
 
     def until_one_ends(
         self,

@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from export.graph.runner import written_cache
+from export.graph.cache_names import written_cache
 from export.int8.quantized_caches import UNIT, ZERO
 
 OPSET = 24

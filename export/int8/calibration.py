@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from export.graph.large_weights import write_graph
 from export.graph.products import GraphIndex, find_products
-from export.graph.runner import GraphRunner, Observer, Source, Tokens, force
+from export.graph.runner import GraphRunner, Observer, Source, Tokens
 from export.int8.quantize import ActivationRange
 
 Method = Literal["minmax", "percentile", "mse"]
@@ -23,7 +23,6 @@ Method = Literal["minmax", "percentile", "mse"]
 _PERCENTILE = 99.999
 _KEPT_ROWS = 0.25
 _SEARCH_VALUES = 50_000
-_BATCH_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +90,16 @@ def calibrate(
         eos_id=eos_id,
         pad_id=pad_id,
         threads=threads,
+        suppressed_ids=suppressed_ids,
         max_positions=max_positions,
     )
     seen_encoder, seen_decoder = _Recorder(encoder_names), _Recorder(decoder_names)
     channels = _Channels(packed)
     observe_encoder = _both(seen_encoder.observe, channels.observe_memory)
     observe_decoder = _both(seen_decoder.observe, channels.observe_packed)
-    for batch, begins in _batches(sources, prefixes):
-        steps = runner.longest_target(batch)
-        choose = _greedily(len(batch), steps, begins, eos_id, suppressed_ids)
-        runner.run(batch, steps, choose, observe_encoder, observe_decoder)
+    for _ in runner.greedy(sources, prefixes=prefixes, observe=(observe_encoder, observe_decoder)):
+        pass
     return CalibratedRanges(seen_encoder.ranges(method), seen_decoder.ranges(method), channels.largest)
-
-
-def _batches(
-    sources: Sequence[Source], prefixes: Sequence[Tokens]
-) -> Iterator[tuple[list[Source], list[Tokens]]]:
-    """Yield sentences that are about as long, and what their targets begin with."""
-    ordered = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    for start in range(0, len(ordered), _BATCH_ROWS):
-        numbers = ordered[start : start + _BATCH_ROWS]
-        yield [sources[i] for i in numbers], [prefixes[i] for i in numbers] if prefixes else []
 
 
 def _both(first: Observer, second: Observer) -> Observer:
@@ -120,22 +108,6 @@ def _both(first: Observer, second: Observer) -> Observer:
         second(name, values, real)
 
     return observe
-
-
-def _greedily(
-    rows: int, steps: int, begins: Sequence[Tokens], eos_id: int, suppressed_ids: Sequence[int]
-) -> Callable[[int, NDArray[np.float32]], NDArray[np.int64] | None]:
-    """Make the choice of a batch's tokens: the best one, None once all sentences have ended."""
-    done = np.zeros(rows, bool)
-
-    def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
-        logits[:, list(suppressed_ids)] = -np.inf
-        chosen: NDArray[np.int64] = logits.argmax(axis=1)
-        force(chosen, position, begins)
-        np.logical_or(done, chosen == eos_id, out=done)
-        return None if done.all() or position + 1 == steps else chosen
-
-    return choose
 
 
 def choose_range(values: NDArray[np.float32], low: float, high: float, method: Method) -> ActivationRange:

@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from export.graph.runner import updated_cache
+from export.graph.cache_names import updated_cache
 from export.multi_step.loop_graph import (
     BANS,
     END,

@@ -24,8 +24,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from export.graph.cache_names import updated_cache
 from export.graph.products import BIAS, INTEGER_PRODUCT, ROW_SCALE, ROW_ZERO_POINT, ROWS, SCALE, WEIGHT
-from export.graph.runner import updated_cache
 from export.multi_step.loop_graph import (
     BANS,
     END,

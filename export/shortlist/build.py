@@ -26,7 +26,7 @@ from export.bundle import (
     verify_bundle,
     write_manifest,
 )
-from export.graph.runner import GraphRunner, Tokens, force
+from export.graph.runner import GraphRunner, Tokens
 from export.graph.shared_weights import save_graphs
 from export.quality_gates import MIN_GOLDEN_SENTENCES, GateError
 from export.shortlist.graphs import (
@@ -54,7 +54,6 @@ BATCH_SENTENCES = 32
 
 TABLE_FILE, COLUMNS_FILE = "shortlist.npz", "shortlist.columns.onnx"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_BATCH_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -253,13 +252,13 @@ def _judge(
     report: Callable[[str], None],
 ) -> _Measured:
     """Translate the dev set over the whole vocabulary and over the candidates."""
-    sizes = manifest.architecture.vocab_size, manifest.special_tokens.eos_id
+    vocabulary_size = manifest.architecture.vocab_size
     prefix = manifest.framing(*next(manifest.pairs)).target_prefix
     sources = _source_ids(manifest, tokenizer, text.sources)
     runner = GraphRunner.of_bundle(directory, manifest, threads=options.threads)
     found = Candidates(table)
     candidates = [found.of(source) for source in sources]
-    share = batch_share(candidates, manifest.architecture.vocab_size)
+    share = batch_share(candidates, vocabulary_size)
     if share > MAX_BATCH_SHARE and not options.allow_wide:
         raise GateError(
             f"{BATCH_SENTENCES} sentences of {options.dev_source.name} need {share:.0%} of the vocabulary "
@@ -269,7 +268,7 @@ def _judge(
     report(f"translating {len(sources)} dev sentences over all words and over their candidates")
 
     def bleu(allowed: Sequence[Tokens] | None) -> float:
-        targets = decode_within(runner, sources, allowed, *sizes, prefix)
+        targets = decode_within(runner, sources, allowed, vocabulary_size, prefix)
         return score([tokenizer.decode(target) for target in targets], text.targets).bleu
 
     mean = float(np.mean([len(ids) for ids in candidates]))
@@ -304,7 +303,6 @@ def decode_within(
     sources: Sequence[Tokens],
     candidates: Sequence[Tokens] | None,
     vocabulary_size: int,
-    eos_id: int,
     prefix: Tokens = (),
 ) -> list[list[int]]:
     """Decode greedily, each sentence within its candidates.
@@ -314,43 +312,22 @@ def decode_within(
         sources: sentences.
         candidates: what each may become; None for everything.
         vocabulary_size: V.
-        eos_id: ends a target.
         prefix: what every target begins with, whatever is probable.
 
     Returns:
         Targets in the order of the sources, without the end token.
     """
-    results: list[list[int]] = [[] for _ in sources]
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    for start in range(0, len(order), _BATCH_ROWS):
-        rows = order[start : start + _BATCH_ROWS]
+
+    def masks(rows: Sequence[int]) -> NDArray[np.float32]:
         mask = np.zeros((len(rows), vocabulary_size), np.float32)
         if candidates is not None:
             mask[:] = -np.inf
             for row, index in enumerate(rows):
                 mask[row, list(candidates[index])] = 0
-        batch = [sources[index] for index in rows]
-        for index, target in zip(rows, _greedy(runner, batch, mask, eos_id, prefix), strict=True):
-            results[index] = target
-    return results
+        return mask
 
-
-def _greedy(
-    runner: GraphRunner, batch: Sequence[Tokens], mask: NDArray[np.float32], eos_id: int, prefix: Tokens
-) -> list[list[int]]:
-    """Decode one batch; `mask` [R, V] is added to the logits."""
-    steps, taken = runner.longest_target(batch), list[NDArray[np.int64]]()
-    done = np.zeros(len(batch), np.bool_)
-
-    def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
-        taken.append((logits + mask).argmax(axis=1))
-        force(taken[-1], position, [prefix] * len(batch))
-        np.logical_or(done, taken[-1] == eos_id, out=done)
-        return None if done.all() or position + 1 == steps else taken[-1]
-
-    runner.run(batch, steps, choose)
-    table: list[list[int]] = np.stack(taken, axis=1).tolist()
-    return [ids[: ids.index(eos_id)] if eos_id in ids else ids for ids in table]
+    results = runner.greedy(sources, prefixes=[prefix] * len(sources), masks=masks)
+    return [result.tokens for result in sorted(results, key=lambda result: result.index)]
 
 
 def _write_graphs(directory: Path, manifest: Manifest, decoders: dict[str, str]) -> None:

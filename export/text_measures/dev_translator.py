@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from export.bundle import Manifest
 from export.graph.runner import GraphRunner
 from model.tokenizer import Tokenizer
-
-_BATCH_ROWS = 64
 
 
 class DevTranslator:
@@ -30,7 +26,6 @@ class DevTranslator:
         self.tokenizer = tokenizer
         self.limit = manifest.limits.max_source_tokens
         self._runner = runner
-        self._eos_id = manifest.special_tokens.eos_id
         self._around = manifest.framing(*next(manifest.pairs))
         self.target_prefix = self._around.target_prefix
 
@@ -77,42 +72,12 @@ class DevTranslator:
             For each its ids without the end token, and the log-probabilities of these and of the end token,
             if there is one; 0 of `target_prefix`, as the server has it.
         """
-        rows = self.source_ids(texts)
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        found: list[tuple[list[int], list[float]]] = [([], [])] * len(rows)
-        with tqdm(desc=what, total=len(rows), unit="sentence", leave=False, disable=None) as bar:
-            for start in range(0, len(order), _BATCH_ROWS):
-                chosen = order[start : start + _BATCH_ROWS]
-                results = self._scored([rows[index] for index in chosen])
-                for index, result in zip(chosen, results, strict=True):
-                    found[index] = result
-                bar.update(len(chosen))
-        return found
-
-    def _scored(self, batch: Sequence[list[int]]) -> list[tuple[list[int], list[float]]]:
-        steps, eos_id = self._runner.longest_target(batch), self._eos_id
-        taken: list[NDArray[np.int64]] = []
-        gained: list[NDArray[np.float32]] = []
-        done = np.zeros(len(batch), bool)
-
-        def choose(position: int, logits: NDArray[np.float32]) -> NDArray[np.int64] | None:
-            logits[:, self._runner.suppressed_ids] = -np.inf
-            best = logits.argmax(axis=1)
-            largest = logits[np.arange(len(best)), best]
-            taken.append(best)
-            gained.append(-np.log(np.exp(logits - largest[:, None]).sum(axis=1)))
-            if position < len(self.target_prefix):
-                best.fill(self.target_prefix[position])
-                gained[-1].fill(0)
-            np.logical_or(done, best == eos_id, out=done)
-            return None if done.all() or position + 1 == steps else best
-
-        self._runner.run(batch, steps, choose)
-        found = []
-        tables = np.stack(taken, axis=1).tolist(), np.stack(gained, axis=1).tolist()
-        for ids, logs in zip(*tables, strict=True):
-            length = ids.index(eos_id) if eos_id in ids else len(ids)
-            found.append((ids[:length], logs[: length + 1]))
+        found: list[tuple[list[int], list[float]]] = [([], [])] * len(texts)
+        with tqdm(desc=what, total=len(texts), unit="sentence", leave=False, disable=None) as bar:
+            prefixes = [self.target_prefix] * len(texts)
+            for result in self._runner.greedy(self.source_ids(texts), prefixes=prefixes, scored=True):
+                found[result.index] = result.tokens, result.logs
+                bar.update()
         return found
 
     def translate(self, texts: Sequence[str], what: str) -> list[str]:

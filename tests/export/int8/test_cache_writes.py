@@ -6,7 +6,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.graph.runner import GraphRunner, open_session, updated_cache, written_cache
+from export.graph.cache_names import updated_cache, written_cache
+from export.graph.runner import GraphRunner, open_session
 from export.int8.cache_writes import OPSET, with_own_writes
 from export.int8.quantize import quantize_graph
 from tests.export.small_model import IDS, SOURCES, TARGETS, SmallModel

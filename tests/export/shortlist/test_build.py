@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -180,11 +181,15 @@ def test_forced_tokens_are_always_candidates(
 
 def test_what_is_measured_begins_with_what_is_forced(tiny_bundle_int8: Path) -> None:
     manifest = load_manifest(tiny_bundle_int8)
-    runner, eos = GraphRunner.of_bundle(tiny_bundle_int8, manifest), manifest.special_tokens.eos_id
+    runner, size = GraphRunner.of_bundle(tiny_bundle_int8, manifest), manifest.architecture.vocab_size
     sources, prefix = [golden.source_ids for golden in manifest.golden], (300, 20)
     results = runner.greedy(sources, prefixes=[prefix] * len(sources))
     expected = [result.tokens for result in sorted(results, key=lambda result: result.index)]
-    assert decode_within(runner, sources, None, manifest.architecture.vocab_size, eos, prefix) == expected
+    assert decode_within(runner, sources, None, size, prefix) == expected
+    banned = {*itertools.chain(*expected)} - {*prefix}
+    runner.suppressed_ids = sorted(banned)
+    others = decode_within(runner, sources, None, size, prefix)
+    assert not banned & {*itertools.chain(*others)}, "the server writes none of them"
 
 
 def test_dev_text_that_is_missing_is_noticed_before_a_table_is_learnt(

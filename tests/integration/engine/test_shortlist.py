@@ -233,12 +233,12 @@ def test_greedy_is_what_the_exporter_judged(
         pad_id=special.pad_id,
     )
     size = manifest.architecture.vocab_size
-    within = decode_within(runner, sources, candidates, size, special.eos_id)
+    within = decode_within(runner, sources, candidates, size)
     with running(bundle, manifest) as pool:
         found = translate(pool, sources, DecodingOptions())
     longest = max(map(len, within))
     assert [list(h[0].tokens)[:longest] for h in found] == within
-    assert within != decode_within(runner, sources, None, size, special.eos_id)
+    assert within != decode_within(runner, sources, None, size)
 
 
 @pytest.mark.parametrize("width", [1, 4])
