@@ -1,16 +1,17 @@
 """Where a model's memory lies: in numpy arrays, or on a device that numpy cannot reach.
 
 What an arena knows of a sentence (lengths, positions, its place) is the same for both and stays with the
-arena; keys, values and scores lie behind these Protocols.
+arena; keys, values and scores lie behind these classes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from server.runtime.model_spec import ModelSpec
+from server.runtime.model_spec import ModelSpec, cache_names
 
 Tensor = Any
 """A numpy array, or a device's tensor: has `shape`, and `[first:last]` is a part of the same memory."""
@@ -20,8 +21,8 @@ Floats = NDArray[np.float32]
 Tokens = NDArray[np.int64]
 
 
-class Caches(Protocol):
-    """Keys and values of the sentences of one arena. Owned by the worker thread.
+class Caches(ABC):
+    """Keys and values of up to `max_sentences` sentences, those of one arena. Owned by the worker thread.
 
     Attributes:
         target_capacity: positions P that a row's self-attention cache has room for.
@@ -29,10 +30,38 @@ class Caches(Protocol):
         nbytes: bytes of all keys and values, filled or not.
     """
 
-    target_capacity: int
-    source_capacity: int
-    nbytes: int
+    def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
+        """Have no capacity yet.
 
+        Args:
+            spec: sizes of the model.
+            beam_width: rows per sentence.
+            max_sentences: most sentences at a time.
+        """
+        self._spec = spec
+        self._beam_width = beam_width
+        self._max_sentences = max_sentences
+        layers = spec.decoder_layers
+        self._names = {kind: cache_names(layers, kind) for kind in ("cross", "cross_last")}
+        self._names["self"] = spec.self_names
+        if not spec.appends_cross:
+            self._names["cross_last"] = []
+        self._self: list[Tensor] = []
+        self._cross: list[Tensor] = []
+        self._last: list[Tensor] = []
+        self.target_capacity = self.source_capacity = self.nbytes = 0
+
+    def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Tensor]]:
+        """Give the decoder's inputs of some sentences and their rows by name."""
+        for kind, tensors, part in (
+            ("self", self._self, rows),
+            ("cross", self._cross, sentences),
+            ("cross_last", self._last, sentences),
+        ):
+            for name, tensor in zip(self._names[kind], tensors, strict=True):
+                yield name, tensor[part]
+
+    @abstractmethod
     def allocate(self, target_capacity: int, source_capacity: int) -> None:
         """Replace all caches by empty ones.
 
@@ -40,12 +69,15 @@ class Caches(Protocol):
             MemoryError: there is no room.
         """
 
+    @abstractmethod
     def grow_target(self, capacity: int, used: int) -> None:
         """Make the self-attention caches hold `capacity` positions; the first `used` rows keep theirs."""
 
+    @abstractmethod
     def grow_source(self, capacity: int, used: int) -> None:
         """Make the cross-attention caches hold `capacity` positions; `used` sentences keep theirs."""
 
+    @abstractmethod
     def admit(self, first: int, encoded: Sequence[Tensor], lengths: NDArray[np.int32]) -> None:
         """Store what an encoder returned.
 
@@ -55,32 +87,40 @@ class Caches(Protocol):
             lengths: int32 [n], source lengths, none above the capacity.
         """
 
+    @abstractmethod
     def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
         """Copy the first `filled` positions of rows `parents` [M], as they were before, to `rows` [M]."""
 
+    @abstractmethod
     def move(self, place: int, last: int, filled: int, source: int) -> None:
         """Copy the sentence at `last` to `place`: `filled` target and `source` source positions.
 
         It may be done later, with others: nothing else may be asked for before `flush_moves`.
         """
 
+    @abstractmethod
     def flush_moves(self) -> None:
         """Do what `move` has put off."""
 
+    @abstractmethod
     def padded_batch(self, count: int) -> int:
         """Give the size of the padded batch in which a step of `count` sentences is made.
 
         At least `count`, and no more than there are places. What the padding yields is never read.
         """
 
-    def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Tensor]]:
-        """Give the decoder's inputs of some sentences and their rows by name."""
-
+    @abstractmethod
     def zeros(self, shape: Sequence[int]) -> Tensor:
         """Make float32 zeros where the caches lie."""
 
+    @abstractmethod
     def clear(self, tensor: Tensor) -> None:
         """Set a tensor that `zeros` made, or a part of it, to zero."""
+
+    def _count(self, target_capacity: int) -> None:
+        """Note the capacities and sum up the bytes, after each change of them."""
+        self.target_capacity, self.source_capacity = target_capacity, self._cross[0].shape[2]
+        self.nbytes = sum(tensor.nbytes for kind in (self._self, self._cross, self._last) for tensor in kind)
 
 
 class Ranker(Protocol):

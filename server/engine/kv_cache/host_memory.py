@@ -1,41 +1,22 @@
 """Keys and values in numpy arrays."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from server.runtime.memory import Places
-from server.runtime.model_spec import Array, ModelSpec, cache_names
+from server.runtime.memory import Caches, Places
+from server.runtime.model_spec import Array, ModelSpec
 
 
-class HostCaches:
-    """Keys and values of up to `max_sentences` sentences, in memory of the process; see `memory.Caches`.
-
-    Owned by the worker thread.
-    """
+class HostCaches(Caches):
+    """Keys and values in memory of the process. Owned by the worker thread."""
 
     def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
-        """Have no capacity yet.
-
-        Args:
-            spec: sizes of the model.
-            beam_width: rows per sentence.
-            max_sentences: most sentences at a time.
-        """
-        self._spec = spec
-        self._beam_width = beam_width
-        self._max_sentences = max_sentences
-        layers = spec.decoder_layers
-        self._names = {kind: cache_names(layers, kind) for kind in ("cross", "cross_last")}
-        self._names["self"] = spec.self_names
-        if not spec.appends_cross:
-            self._names["cross_last"] = []
+        """Have no capacity yet; see `memory.Caches`."""
+        super().__init__(spec, beam_width, max_sentences)
         last = (max_sentences, 1, spec.decoder_heads * spec.head_size)
         self._last = [np.zeros(last, spec.cache_dtype) for _ in self._names["cross_last"]]
-        self._self: list[Array] = []
-        self._cross: list[Array] = []
-        self.target_capacity = self.source_capacity = self.nbytes = 0
 
     def allocate(self, target_capacity: int, source_capacity: int) -> None:
         """Replace all caches by empty ones; see `memory.Caches`."""
@@ -97,16 +78,6 @@ class HostCaches:
         """Give the same number: on a processor every row costs; see `memory.Caches`."""
         return count
 
-    def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Array]]:
-        """Give the decoder's inputs by name; see `memory.Caches`."""
-        for kind, arrays, part in (
-            ("self", self._self, rows),
-            ("cross", self._cross, sentences),
-            ("cross_last", self._last, sentences),
-        ):
-            for name, array in zip(self._names[kind], arrays, strict=True):
-                yield name, array[part]
-
     def zeros(self, shape: Sequence[int]) -> Array:
         """Make float32 zeros."""
         return np.zeros(shape, np.float32)
@@ -114,13 +85,6 @@ class HostCaches:
     def clear(self, tensor: Array) -> None:
         """Set an array to zero."""
         tensor[...] = 0
-
-    def _count(self, target_capacity: int) -> None:
-        """Note the capacities and sum up the bytes, after each change of them."""
-        self.target_capacity, self.source_capacity = target_capacity, self._cross[0].shape[2]
-        self.nbytes = sum(
-            array.nbytes for arrays in (self._self, self._cross, self._last) for array in arrays
-        )
 
 
 def _grown(arrays: list[Array], capacity: int, used: int) -> list[Array]:

@@ -12,7 +12,7 @@ for each piece, which copies number by number, and every piece has an index of i
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from server.runtime.device.batch_buckets import bucket_size
 from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
-from server.runtime.memory import Places
-from server.runtime.model_spec import ModelSpec, cache_names
+from server.runtime.memory import Caches, Places
+from server.runtime.model_spec import ModelSpec
 from server.runtime.onnx.graph_writer import GraphWriter
 
 Indices = NDArray[np.int64]
@@ -35,14 +35,11 @@ PIECE_WORDS = 4
 """Integers of a piece, if that divides a position: 32 bytes, by which a GPU reads memory."""
 
 
-class DeviceCaches:
-    """Keys and values of up to `max_sentences` sentences on a device; see `memory.Caches`.
-
-    Owned by the worker thread.
-    """
+class DeviceCaches(Caches):
+    """Keys and values on a device. Owned by the worker thread."""
 
     def __init__(self, device: OnnxDevice, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
-        """Have no capacity yet.
+        """Have no capacity yet; see `memory.Caches`.
 
         Args:
             device: where.
@@ -50,24 +47,15 @@ class DeviceCaches:
             beam_width: rows per sentence.
             max_sentences: most sentences at a time.
         """
+        super().__init__(spec, beam_width, max_sentences)
         self._device = device
         self._heads, self._dtype = spec.decoder_heads, spec.cache_dtype
         self._head_size = spec.head_size
-        self._beam_width = beam_width
-        self._sentences = max_sentences
-        layers = spec.decoder_layers
-        self._names = {kind: cache_names(layers, kind) for kind in ("cross", "cross_last")}
-        self._names["self"] = spec.self_names
         # A state is a cache of one position, with as many heads as make up its size.
         self._has_state = spec.state_size > 0
         self._self_heads = spec.state_size // spec.head_size or spec.decoder_heads
-        if not spec.appends_cross:
-            self._names["cross_last"] = []
         last = (max_sentences, 1, self._heads * self._head_size)
         self._last = [device.zeros(last, self._dtype) for _ in self._names["cross_last"]]
-        self._self: list[DeviceTensor] = []
-        self._cross: list[DeviceTensor] = []
-        self.target_capacity = self.source_capacity = self.nbytes = 0
         # Moves since the last `flush_moves`: where to, where from, and how much of the sentences.
         self._origins: dict[int, int] = {}
         self._filled = self._source = 0
@@ -80,18 +68,18 @@ class DeviceCaches:
         self._self, self._cross = [], []
         self._self = self._empty("self", 1 if self._has_state else target_capacity)
         self._cross = self._empty("cross", source_capacity)
-        self._note(target_capacity)
+        self._count(target_capacity)
 
     def grow_target(self, capacity: int, used: int) -> None:
         """Make room for `capacity` positions; see `memory.Caches`."""
         if not self._has_state:
             self._self = self._grown("self", self._self, capacity, used)
-        self._note(capacity)
+        self._count(capacity)
 
     def grow_source(self, capacity: int, used: int) -> None:
         """Make room for `capacity` positions; see `memory.Caches`."""
         self._cross = self._grown("cross", self._cross, capacity, used)
-        self._note(self.target_capacity)
+        self._count(self.target_capacity)
 
     def admit(self, first: int, encoded: Sequence[DeviceTensor], lengths: NDArray[np.int32]) -> None:
         """Store what an encoder returned; see `memory.Caches`."""
@@ -132,17 +120,7 @@ class DeviceCaches:
 
     def padded_batch(self, count: int) -> int:
         """Round up to a size that is met again soon; see `memory.Caches`."""
-        return min(self._sentences, bucket_size(count))
-
-    def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, DeviceTensor]]:
-        """Give the decoder's inputs by name; see `memory.Caches`."""
-        for kind, tensors, part in (
-            ("self", self._self, rows),
-            ("cross", self._cross, sentences),
-            ("cross_last", self._last, sentences),
-        ):
-            for name, tensor in zip(self._names[kind], tensors, strict=True):
-                yield name, tensor[part]
+        return min(self._max_sentences, bucket_size(count))
 
     def zeros(self, shape: Sequence[int]) -> DeviceTensor:
         """Make float32 zeros on the device."""
@@ -169,7 +147,7 @@ class DeviceCaches:
         self.__dict__.pop("_moving", None)
 
     def _empty(self, kind: str, capacity: int) -> list[DeviceTensor]:
-        rows = self._sentences * (self._beam_width if kind == "self" else 1)
+        rows = self._max_sentences * (self._beam_width if kind == "self" else 1)
         if kind == "self" and self._has_state:
             shape = (rows, 1, 1, self._self_heads * self._head_size)
         else:
@@ -185,11 +163,6 @@ class DeviceCaches:
             move = self._mover.move([list(zip(old, new, strict=True))])
             move((self._firsts(places, before), self._firsts(places, capacity), before))
         return new
-
-    def _note(self, target_capacity: int) -> None:
-        """Note the capacities and sum up the bytes, after each change of them."""
-        self.target_capacity, self.source_capacity = target_capacity, self._cross[0].shape[2]
-        self.nbytes = sum(tensor.nbytes for kind in (self._self, self._cross, self._last) for tensor in kind)
 
     def _of_rows(self, sentences: Places) -> Indices:
         """Give the first position of every head of all rows of sentences [M]: int64 [M*K*H, 1]."""
