@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from server.runtime.device.batch_buckets import bucket_size
@@ -59,7 +58,6 @@ class DeviceCaches(Caches):
         # Moves since the last `flush_moves`: where to, where from, and how much of the sentences.
         self._origins: dict[int, int] = {}
         self._filled = self._source = 0
-        self._mover = Mover(device, self._head_size * self._dtype.itemsize)
 
     def allocate(self, target_capacity: int, source_capacity: int) -> None:
         """Replace all caches by empty ones; see `memory.Caches`."""
@@ -92,7 +90,7 @@ class DeviceCaches(Caches):
         if self._last:
             kinds.append(list(zip(encoded, self._last, strict=True)))
             moves.append((from_firsts + ends, self._firsts(added, 1), 1))
-        self._mover.move(kinds)(*moves)
+        self._move(kinds)(*moves)
 
     def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
         """Copy the filled positions of rows; see `memory.Caches`."""
@@ -133,13 +131,17 @@ class DeviceCaches(Caches):
     @functools.cached_property
     def _reordering(self) -> "Move":
         """Moves within the self-attention caches, bound once until they grow."""
-        return self._mover.move([[(tensor, tensor) for tensor in self._self]])
+        return self._move([[(tensor, tensor) for tensor in self._self]])
 
     @functools.cached_property
     def _moving(self) -> "Move":
         """Moves of a sentence with all it has, likewise."""
         kinds = (self._self, self._cross, self._last)
-        return self._mover.move([[(tensor, tensor) for tensor in tensors] for tensors in kinds if tensors])
+        return self._move([[(tensor, tensor) for tensor in tensors] for tensors in kinds if tensors])
+
+    def _move(self, groups: Sequence[Sequence[Pair]]) -> "Move":
+        """Bind tensors for moves; see `Move`."""
+        return Move(self._device, self._head_size * self._dtype.itemsize, groups)
 
     def _forget(self) -> None:
         """Drop the bindings of caches that are about to be replaced, and their memory with them."""
@@ -160,7 +162,7 @@ class DeviceCaches(Caches):
         new, places = self._empty(kind, capacity), np.arange(used)
         if used:
             before = old[0].shape[2]
-            move = self._mover.move([list(zip(old, new, strict=True))])
+            move = self._move([list(zip(old, new, strict=True))])
             move((self._firsts(places, before), self._firsts(places, capacity), before))
         return new
 
@@ -188,53 +190,28 @@ def _firsts(rows: Places, heads: int, capacity: int) -> Indices:
     return (places * capacity).reshape(-1, 1)
 
 
-class Mover:
-    """Makes moves of positions between tensors of a device. Owned by the worker thread."""
+class Move:
+    """A move whose tensors are bound and whose indices are not. Owned by the worker thread."""
 
-    def __init__(self, device: OnnxDevice, position_bytes: int) -> None:
-        """Make none yet.
+    def __init__(self, device: OnnxDevice, position_bytes: int, groups: Sequence[Sequence[Pair]]) -> None:
+        """Bind tensors.
 
         Args:
             device: where.
             position_bytes: size of what one head keeps of one position.
-        """
-        self._device = device
-        self._word = _WORDS[math.gcd(position_bytes, 8)]
-        words = position_bytes // self._word.itemsize
-        self._words = math.gcd(words, PIECE_WORDS)
-        self._pieces = words // self._words
-        self._sessions: dict[tuple[int, ...], ort.InferenceSession] = {}
-
-    def move(self, groups: Sequence[Sequence[Pair]]) -> "Move":
-        """Bind tensors for moves.
-
-        Args:
             groups: of pairs (read, written); the pairs of a group move alike.
         """
-        sizes = tuple(map(len, groups))
-        if sizes not in self._sessions:
-            self._sessions[sizes] = self._device.session(moving_graph(sizes, self._word, self._words))
-        run = DeviceRun(self._sessions[sizes], self._device.run_options)
+        word = _WORDS[math.gcd(position_bytes, 8)]
+        words = math.gcd(position_bytes // word.itemsize, PIECE_WORDS)
+        piece_bytes = words * word.itemsize
+        self._pieces = position_bytes // piece_bytes
+        graph = moving_graph(tuple(map(len, groups)), word, words)
+        self._run = DeviceRun(device.session(graph), device.run_options)
         for group, pairs in enumerate(groups):
-            for pair, (read, written) in enumerate(pairs):
-                table = self._table(written)
-                run.bind_inputs({f"read_{group}_{pair}": self._table(read), f"table_{group}_{pair}": table})
-                run.bind_outputs({f"written_{group}_{pair}": table})
-        return Move(run, self._pieces)
-
-    def _table(self, tensor: DeviceTensor) -> DeviceTensor:
-        """See a tensor as a table of pieces."""
-        pieces = tensor.nbytes // (self._words * self._word.itemsize)
-        return tensor.view((pieces, self._words), self._word)
-
-
-class Move:
-    """A move whose tensors are bound and whose indices are not. Owned by the worker thread."""
-
-    def __init__(self, run: DeviceRun, pieces: int) -> None:
-        """Take the run with its tensors, and how many pieces make a position."""
-        self._run = run
-        self._pieces = pieces
+            for pair, tensors in enumerate(pairs):
+                read, table = (one.view((one.nbytes // piece_bytes, words), word) for one in tensors)
+                self._run.bind_inputs({f"read_{group}_{pair}": read, f"table_{group}_{pair}": table})
+                self._run.bind_outputs({f"written_{group}_{pair}": table})
 
     def __call__(self, *groups: tuple[Indices, Indices, int]) -> None:
         """Move, for each group, runs of positions.
@@ -255,7 +232,8 @@ class Move:
             raise MemoryError(f"positions cannot be moved: {error}") from error
 
 
-def moving_graph(sizes: Sequence[int], word: np.dtype[Any], words: int) -> bytes:
+@functools.cache
+def moving_graph(sizes: tuple[int, ...], word: np.dtype[Any], words: int) -> bytes:
     """Write the graph that moves pieces of positions.
 
     Args:
