@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -86,10 +87,12 @@ __all__ = [
     "TextMeasures",
     "TokenizerFiles",
     "as_written",
+    "copy_bundle",
     "describe_files",
     "hash_file",
     "load_manifest",
     "mean_probability",
+    "renewed",
     "verify_bundle",
     "verify_hashes",
     "words_of",
@@ -204,6 +207,26 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     aside.replace(directory / MANIFEST_NAME)
+
+
+def renewed(directory: Path, manifest: Manifest, **changes: Any) -> Manifest:
+    """Write a manifest with other sections, and with the files that there are now; gives what it is then.
+
+    Raises:
+        BundleError: the bundle is not one any more.
+    """
+    write_manifest(directory, manifest.model_copy(update={**changes, "files": describe_files(directory)}))
+    return verify_bundle(directory)
+
+
+def copy_bundle(bundle: Path, aside: Path) -> None:
+    """Copy the files of a bundle into an empty directory.
+
+    Raises:
+        BundleError: it is damaged.
+    """
+    for name in (MANIFEST_NAME, *verify_bundle(bundle).files):
+        shutil.copyfile(bundle / name, aside / name)
 
 
 def describe_files(directory: Path) -> dict[str, FileEntry]:

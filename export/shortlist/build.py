@@ -8,7 +8,6 @@ words that its own source words may become.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +17,7 @@ import onnx
 from numpy.typing import NDArray
 
 from export.assemble import WEIGHTS_FILE
-from export.bundle import (
-    MANIFEST_NAME,
-    Manifest,
-    Shortlist,
-    describe_files,
-    verify_bundle,
-    write_manifest,
-)
+from export.bundle import Manifest, Shortlist, copy_bundle, renewed, verify_bundle
 from export.graph.runner import GraphRunner, Tokens
 from export.graph.shared_weights import save_graphs
 from export.quality_gates import MIN_GOLDEN_SENTENCES, GateError
@@ -109,8 +101,7 @@ def shortlist_bundle(
     if out.exists() and not force:
         raise ShortlistError(f"{out} exists already; --force replaces it")
     with replacing(out) as aside:
-        for name in (MANIFEST_NAME, *verify_bundle(bundle).files):
-            shutil.copyfile(bundle / name, aside / name)
+        copy_bundle(bundle, aside)
         return add_shortlist(aside, options, report)
 
 
@@ -169,9 +160,7 @@ def add_shortlist(
             f"only {len(golden)} of {len(manifest.golden)} golden translations lie within their candidates; "
             "keep more of them for each source piece"
         )
-    changes = {"shortlist": shortlist, "golden": golden, "files": describe_files(directory)}
-    write_manifest(directory, manifest.model_copy(update=changes))
-    return verify_bundle(directory)
+    return renewed(directory, manifest, shortlist=shortlist, golden=golden)
 
 
 def _make(

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from export.bundle import (
-    MANIFEST_NAME,
-    Manifest,
-    TextMeasures,
-    describe_files,
-    verify_bundle,
-    write_manifest,
-)
+from export.bundle import Manifest, TextMeasures, copy_bundle, renewed, verify_bundle
 from export.lexicon import DEFAULT_ENTRIES, MAX_ENTRIES
 from export.text_measures.attention import CARD_TITLE as ATTENTION_TITLE
 from export.text_measures.attention import add_attention
@@ -73,8 +65,7 @@ def measure_bundle(bundle: Path, options: MeasureOptions, report: Report = lambd
         MeasureError: as `add_text_measures`, which see for the others.
     """
     with replacing(bundle) as aside:
-        for name in (MANIFEST_NAME, *verify_bundle(bundle).files):
-            shutil.copyfile(bundle / name, aside / name)
+        copy_bundle(bundle, aside)
         return add_text_measures(aside, options, report)
 
 
@@ -97,40 +88,39 @@ def add_text_measures(
     manifest = verify_bundle(directory)
     if manifest.architecture.source_features:
         raise MeasureError(f"{manifest.name} reads features; only models that read text are measured")
-    if options.only == "confidence":
-        return _add_confidence(directory, manifest, options, report)
-    if options.only == "attention":
-        return _add_attention(directory, manifest, options, report)
-    options.lexicon.check(len(list(manifest.pairs)))
-    if not 1 <= options.entries <= MAX_ENTRIES:
-        raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
+    _check(manifest, options)
     translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
     dev = _dev_text(translator, options)
-    learnt = options.lexicon.learn(translator, options.entries, report)
-    learnt.lexicon.save(directory / LEXICON_FILE)
-    measured = _measure(translator, learnt, dev, options, report)
-    _write_card(directory / "MODEL_CARD.md", CARD_TITLE, _card_section(measured))
-    write_manifest(
-        directory, manifest.model_copy(update={"text": measured, "files": describe_files(directory)})
-    )
-    manifest = verify_bundle(directory)
-    if options.dev_target is not None:
-        manifest = _add_confidence(directory, manifest, options, report)
-    if options.attention or manifest.attention is not None:
-        manifest = _add_attention(directory, manifest, options, report)
+    if options.only is None:
+        learnt = options.lexicon.learn(translator, options.entries, report)
+        learnt.lexicon.save(directory / LEXICON_FILE)
+        measured = _measure(translator, learnt, dev, options, report)
+        _write_card(directory / "MODEL_CARD.md", CARD_TITLE, _card_section(measured))
+        manifest = renewed(directory, manifest, text=measured)
+    if options.only != "attention" and options.dev_target is not None:
+        manifest = _add_confidence(directory, manifest, translator, dev, options, report)
+    wants_attention = options.attention or manifest.attention is not None
+    if options.only == "attention" or (options.only is None and wants_attention):
+        manifest = _add_attention(directory, manifest, dev[0], options, report)
     return manifest
 
 
-def _add_attention(directory: Path, manifest: Manifest, options: MeasureOptions, report: Report) -> Manifest:
-    """Add the graph that tells where the model looks, in place of the one that was there.
-
-    Raises:
-        MeasureError: as `add_attention`, or the bundle has several directions.
-    """
+def _check(manifest: Manifest, options: MeasureOptions) -> None:
+    """Refuse options that do not fit together or do not fit the bundle."""
+    if options.only is None:
+        options.lexicon.check(len(list(manifest.pairs)))
+        if not 1 <= options.entries <= MAX_ENTRIES:
+            raise MeasureError(f"a piece has 1 to {MAX_ENTRIES} entries, not {options.entries}")
+    if options.only == "confidence" and options.dev_target is None:
+        raise MeasureError("confidence needs the reference translation of the dev set")
     if len(list(manifest.pairs)) != 1:
         raise MeasureError("the bundle has several directions; only bundles of one can be measured")
-    translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
-    texts, _ = _dev_text(translator, options)
+
+
+def _add_attention(
+    directory: Path, manifest: Manifest, texts: Sequence[str], options: MeasureOptions, report: Report
+) -> Manifest:
+    """Add the graph that tells where the model looks, in place of the one that was there."""
     attention = add_attention(directory, manifest, texts, options.dev_source.name, options.threads)
     heads = ", ".join(map(str, attention.heads))
     report(
@@ -138,24 +128,19 @@ def _add_attention(directory: Path, manifest: Manifest, options: MeasureOptions,
         f"{attention.agreement:.1%} of the lexicon's {attention.links} sure links"
     )
     _write_card(directory / "MODEL_CARD.md", ATTENTION_TITLE, attention_section(attention))
-    write_manifest(
-        directory, manifest.model_copy(update={"attention": attention, "files": describe_files(directory)})
-    )
-    return verify_bundle(directory)
+    return renewed(directory, manifest, attention=attention)
 
 
-def _add_confidence(directory: Path, manifest: Manifest, options: MeasureOptions, report: Report) -> Manifest:
-    """Fit what the bundle may say of its own translations, in place of what was fitted before.
-
-    Raises:
-        MeasureError: there is nothing to fit on, or the bundle has several directions.
-    """
-    if options.dev_target is None:
-        raise MeasureError("confidence needs the reference translation of the dev set")
-    if len(list(manifest.pairs)) != 1:
-        raise MeasureError("the bundle has several directions; only bundles of one can be measured")
-    translator = DevTranslator.of_bundle(directory, manifest, threads=options.threads)
-    texts, references = _dev_text(translator, options)
+def _add_confidence(
+    directory: Path,
+    manifest: Manifest,
+    translator: DevTranslator,
+    dev: DevText,
+    options: MeasureOptions,
+    report: Report,
+) -> Manifest:
+    """Fit what the bundle may say of its own translations, in place of what was fitted before."""
+    texts, references = dev
     seen = observe(translator, texts, references or [], f"confidence on {options.dev_source.name}")
     confidence = fit_confidence(seen, options.dev_source.name)
     if confidence is None:
@@ -166,10 +151,7 @@ def _add_confidence(directory: Path, manifest: Manifest, options: MeasureOptions
         f"{confidence.sentences.error:.3f} of sentences; Pearson with chrF {confidence.correlation:.2f}"
     )
     _write_card(directory / "MODEL_CARD.md", CONFIDENCE_TITLE, card_section(confidence))
-    write_manifest(
-        directory, manifest.model_copy(update={"confidence": confidence, "files": describe_files(directory)})
-    )
-    return verify_bundle(directory)
+    return renewed(directory, manifest, confidence=confidence)
 
 
 def _measure(
