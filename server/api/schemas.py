@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from server.api.glossary import InlineGlossary, UsedTerm, used_terms
-from server.engine.options import OPTIONS, NamedOption
+from server.engine.options import OPTIONS, Option
 from server.errors import InvalidOptionError, InvalidRequestError
 from server.service.text.codec import TextTranslation
 from server.service.text.explanation.explained import fields_of
@@ -19,9 +19,9 @@ M = TypeVar("M", bound=BaseModel)
 Natural = Annotated[int, Field(ge=0, le=1_000_000)]
 # At the first wrong item pydantic stops: describing each of a million would take seconds and hundreds of MB.
 Strings = str | Annotated[list[str], Field(fail_fast=True)]
-FIELD_OPTIONS = tuple(one for one in OPTIONS if one.option.has_field)
+FIELD_OPTIONS = tuple(one for one in OPTIONS if one.has_field)
 _OPTIONS = frozenset(
-    {"alternatives", "glossary", *(one.http_name for one in (*FIELD_OPTIONS, *TEXT_OPTIONS))}
+    {"alternatives", "glossary", *(one.field_name for one in (*FIELD_OPTIONS, *TEXT_OPTIONS))}
 )
 
 
@@ -59,7 +59,7 @@ class DecodingFields(BaseModel):
         Raises:
             InvalidOptionError: options contradict each other.
         """
-        stated = {one.name: getattr(self, one.http_name) for one in FIELD_OPTIONS if not one.option.is_text}
+        stated = {one.name: getattr(self, one.field_name) for one in FIELD_OPTIONS if not one.is_text}
         stated["num_hypotheses"] = self.wanted_hypotheses
         return RequestedOptions(target_prefixes=self._target_prefixes(), **stated)
 
@@ -124,7 +124,7 @@ class TranslateFields(DecodingFields):
         Raises:
             InvalidOptionError: too much, or no pattern, is to be protected.
         """
-        stated = {one.name: getattr(self, one.http_name) for one in TEXT_OPTIONS}
+        stated = {one.name: getattr(self, one.field_name) for one in TEXT_OPTIONS}
         if self.protect is not None:
             stated["protect"] = (self.protect,) if isinstance(self.protect, str) else tuple(self.protect)
         options = replace(defaults, **{name: value for name, value in stated.items() if value is not None})
@@ -132,7 +132,7 @@ class TranslateFields(DecodingFields):
         return options
 
 
-def option_fields(options: Iterable[NamedOption]) -> dict[str, Any]:
+def option_fields(options: Iterable[Option]) -> dict[str, Any]:
     """Make pydantic's field definitions of options, with bounds and descriptions.
 
     Args:
@@ -143,13 +143,13 @@ def option_fields(options: Iterable[NamedOption]) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     for one in options:
-        kind, allowed = Strings if one.option.is_text else one.type, one.option.range
+        kind, allowed = Strings if one.is_text else one.type, one.range
         if allowed is not None:
             bounds: dict[str, Any] = {"ge": allowed.at_least, "gt": allowed.above, "le": allowed.at_most}
             kind = Annotated[
                 kind, Field(**{name: bound for name, bound in bounds.items() if bound is not None})
             ]
-        fields[one.http_name] = (kind | None, Field(None, description=one.option.help))
+        fields[one.field_name] = (kind | None, Field(None, description=one.help))
     return fields
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_origin
 import typer
 
 from server.cli.durations import some_time
-from server.engine.options import OPTIONS, NamedOption
+from server.engine.options import OPTIONS, Option
 from server.service.text.options import TEXT_OPTIONS
 
 NBest = Annotated[
@@ -168,7 +168,7 @@ def _with_flags(settings: Iterable[str], command: Callable[..., None]) -> Callab
     return run
 
 
-def option_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
+def option_flags(options: Iterable[Option]) -> list[inspect.Parameter]:
     """Make the flags of options.
 
     Args:
@@ -179,16 +179,16 @@ def option_flags(options: Iterable[NamedOption]) -> list[inspect.Parameter]:
     """
     flags = []
     for one in options:
-        if not one.option.has_flag:
+        if not one.has_flag:
             continue
         kind: Any = Literal["false", "true", "never"]
         if one.type is bool:
             kind = bool
-        elif one.option.is_text:
+        elif one.is_text:
             kind = list[str]
         elif one.type in (int, float) or get_origin(one.type) is Literal:
             kind = one.type
-        flags.append(_flag(one.name, kind, help=one.option.help, show_default=one.shown_default))
+        flags.append(_flag(one.name, kind, help=one.help, show_default=one.shown_default))
     return flags
 
 

@@ -44,57 +44,41 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The definition of an option, beside its name, type and default.
+    """The definition of an option.
 
     Attributes:
         help: one line for the HTTP schema, `--help` and the documentation.
         range: of its numbers; None for options that are no number.
         unset: what holds where a request does not choose, in words; None if that is the default.
         shown_range: the range in words for the documentation, where a model or a type decides it.
-        http_name: name of its HTTP field, if it is another than its own.
+        field_name: of its HTTP field.
         has_field: whether requests over HTTP may state it.
         has_flag: whether `dragoman translate` has a flag for it.
         is_text: stated as text, one for all texts or one for each; the engine has its tokens.
         for_pivot: whether a request's choice holds, too, for the text between two models.
+        name: in the engine, in flags and in documents; this and what follows is what the dataclass says.
+        type: of its values in the engine.
+        default: of the engine.
     """
 
     help: str
     range: Range | None = None
     unset: str | None = None
     shown_range: str | None = None
-    http_name: str | None = None
+    field_name: str = ""
     has_field: bool = True
     has_flag: bool = True
     is_text: bool = False
     for_pivot: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NamedOption:
-    """An option as the derived surfaces see it.
-
-    Attributes:
-        name: in the engine, in flags and in documents.
-        type: of its values in the engine.
-        default: of the engine.
-        option: the definition.
-    """
-
-    name: str
-    type: Any
-    default: Any
-    option: Option
-
-    @property
-    def http_name(self) -> str:
-        """Name of its HTTP field."""
-        return self.option.http_name or self.name
+    name: str = ""
+    type: Any = None
+    default: Any = None
 
     @property
     def shown_default(self) -> str:
         """What holds without it, in words."""
-        if self.option.unset is not None:
-            return self.option.unset
+        if self.unset is not None:
+            return self.unset
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default).lower()
 
 
@@ -104,13 +88,15 @@ def define(default: T, help: str, **more: Any) -> T:
     return made
 
 
-def options_of(kind: type) -> tuple[NamedOption, ...]:
+def options_of(kind: type) -> tuple[Option, ...]:
     """List the options that a dataclass defines, in order."""
     types = get_type_hints(kind)
-    return tuple(
-        NamedOption(field.name, types[field.name], field.default, field.metadata["option"])
-        for field in dataclasses.fields(kind)
-    )
+    found = []
+    for field in dataclasses.fields(kind):
+        option, name = field.metadata["option"], field.name
+        own = {"name": name, "type": types[name], "default": field.default}
+        found.append(dataclasses.replace(option, **own, field_name=option.field_name or name))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +143,7 @@ class DecodingOptions:
         unset="the bundle's, or 0",
     )
     return_scores: bool = define(
-        False, "Whether to answer the score of each translation.", http_name="scores", has_flag=False
+        False, "Whether to answer the score of each translation.", field_name="scores", has_flag=False
     )
     return_token_scores: bool = define(
         False,
@@ -281,7 +267,7 @@ class DecodingOptions:
 OPTIONS = options_of(DecodingOptions)
 """Every option there is."""
 
-_RANGES = [(one.name, one.option.range) for one in OPTIONS if one.option.range is not None]
+_RANGES = [(one.name, one.range) for one in OPTIONS if one.range is not None]
 
 
 def fit_together(sequences: Sequence[tuple[int, ...]]) -> bool:

@@ -13,7 +13,7 @@ from server.api.generate import GENERATE_SCHEMA, GenerateFields
 from server.api.schemas import TRANSLATE_SCHEMA, TranslateFields, option_fields, read_translate_fields
 from server.cli.commands import generate, translate
 from server.cli.flags import option_flags
-from server.engine.options import OPTIONS, DecodingOptions, NamedOption, Range, define, options_of
+from server.engine.options import OPTIONS, DecodingOptions, Option, Range, define, options_of
 from server.errors import InvalidOptionError
 from server.service.request_limits import RequestLimits
 from server.service.text.options import TEXT_OPTIONS
@@ -23,8 +23,8 @@ from tests.support.options_table import TABLES, table, written
 
 ROOT = Path(__file__).parents[2]
 LIMITS = RequestLimits(1, 10, 20, 12, 100, 1, 8, (1, 2, 4, 8))
-FIELDS = [one for one in OPTIONS if one.option.has_field]
-NUMBERS = [one for one in FIELDS if one.option.range is not None]
+FIELDS = [one for one in OPTIONS if one.has_field]
+NUMBERS = [one for one in FIELDS if one.range is not None]
 OWN_FLAGS = {
     "bundle", "source", "target", "split", "n_best", "errors", "glossary", "pivot_language", "workers",
     "device", "shortlist", "progress", "features",
@@ -49,26 +49,26 @@ ONE_MORE = options_of(WithOneMore)
 
 def test_requests_have_a_field_for_every_option_with_its_bounds_and_help() -> None:
     own = set(TranslateFields.model_fields)
-    assert set(TRANSLATE_SCHEMA.model_fields) - own == {one.http_name for one in (*FIELDS, *TEXT_OPTIONS)}
+    assert set(TRANSLATE_SCHEMA.model_fields) - own == {one.field_name for one in (*FIELDS, *TEXT_OPTIONS)}
     properties = TRANSLATE_SCHEMA.model_json_schema()["properties"]
     for one in NUMBERS:
-        allowed = one.option.range
+        allowed = one.range
         assert allowed is not None
-        (number, null) = properties[one.http_name]["anyOf"]
+        (number, null) = properties[one.field_name]["anyOf"]
         bounds = {"minimum": allowed.at_least, "exclusiveMinimum": allowed.above, "maximum": allowed.at_most}
         assert {name: number.get(name) for name in bounds} == bounds
-        assert (null, properties[one.http_name]["description"]) == ({"type": "null"}, one.option.help)
+        assert (null, properties[one.field_name]["description"]) == ({"type": "null"}, one.help)
 
 
 def test_other_tasks_have_every_option_of_decoding() -> None:
-    decoding = {one.http_name for one in FIELDS}
+    decoding = {one.field_name for one in FIELDS}
     assert set(GENERATE_SCHEMA.model_fields) - set(GenerateFields.model_fields) == decoding
-    flags = [one.name for one in OPTIONS if one.option.has_flag]
+    flags = [one.name for one in OPTIONS if one.has_flag]
     assert [name for name in inspect.signature(generate).parameters if name not in OWN_FLAGS] == flags
 
 
 def test_the_command_has_a_flag_for_every_option() -> None:
-    flags = [one.name for one in (*OPTIONS, *TEXT_OPTIONS) if one.option.has_flag]
+    flags = [one.name for one in (*OPTIONS, *TEXT_OPTIONS) if one.has_flag]
     assert [name for name in inspect.signature(translate).parameters if name not in OWN_FLAGS] == flags
 
 
@@ -78,17 +78,17 @@ def test_the_documents_have_a_row_for_every_option() -> None:
         assert written(file.read_text(encoding="utf-8")) == table(options), remedy
 
 
-@pytest.mark.parametrize("one", [one for one in FIELDS if not one.option.is_text], ids=lambda one: one.name)
-def test_a_field_reaches_the_engine(one: NamedOption) -> None:
+@pytest.mark.parametrize("one", [one for one in FIELDS if not one.is_text], ids=lambda one: one.name)
+def test_a_field_reaches_the_engine(one: Option) -> None:
     value = VALUES.get(one.name, 2 if one.type is int else 0.5)
-    given = {"q": "a", "source": "en", "target": "de", one.http_name: value, **NEEDED.get(one.name, {})}
+    given = {"q": "a", "source": "en", "target": "de", one.field_name: value, **NEEDED.get(one.name, {})}
     requested = read_translate_fields(given, typed=True).requested_options()
     assert getattr(choose_options(requested, LIMITS, 10), one.name) == value != one.default
 
 
 @pytest.mark.parametrize("one", NUMBERS, ids=lambda one: one.name)
-def test_the_engine_refuses_what_is_out_of_range(one: NamedOption) -> None:
-    allowed = one.option.range
+def test_the_engine_refuses_what_is_out_of_range(one: Option) -> None:
+    allowed = one.range
     assert allowed is not None
     low = allowed.above if allowed.above is not None else (allowed.at_least or 0) - 1
     for value in (low, (allowed.at_most or 0) + 1, float("nan")):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from server.engine.options import OPTIONS, NamedOption
+from server.engine.options import OPTIONS, Option
 from server.service.text.options import TEXT_OPTIONS
 
 _DOCS = Path(__file__).parents[2] / "docs"
@@ -11,16 +11,16 @@ TABLES = {_DOCS / "decoding.md": OPTIONS, _DOCS / "text.md": TEXT_OPTIONS}
 HEAD = "|option|default|range over HTTP|meaning|\n|---|---|---|---|\n"
 
 
-def table(options: Iterable[NamedOption]) -> str:
+def table(options: Iterable[Option]) -> str:
     """The options that requests may state, one a row."""
     rows = []
     for one in options:
-        allowed, shown = one.option.range, one.option.shown_range
+        allowed, shown = one.range, one.shown_range
         if shown is None and allowed is not None:
             low = f"above {allowed.above}," if allowed.above is not None else str(allowed.at_least)
             shown = f"{low} to {allowed.at_most}"
-        if one.option.has_field:
-            rows.append(f"|`{one.http_name}`|{one.shown_default}|{shown or ''}|{one.option.help}|\n")
+        if one.has_field:
+            rows.append(f"|`{one.field_name}`|{one.shown_default}|{shown or ''}|{one.help}|\n")
     return HEAD + "".join(rows)
 
 

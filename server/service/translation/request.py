@@ -13,8 +13,8 @@ from server.service.text.glossary.entries import Glossary
 from server.service.text.languages import Detection
 from server.service.text.options import TextOptions
 
-_DEFAULTS = {one.name: one.default for one in OPTIONS if one.option.has_field and not one.option.is_text}
-_FOR_PIVOT = frozenset(one.name for one in OPTIONS if one.option.for_pivot)
+_DEFAULTS = {one.name: one.default for one in OPTIONS if one.has_field and not one.is_text}
+_FOR_PIVOT = frozenset(one.name for one in OPTIONS if one.for_pivot)
 
 
 class RequestedOptions:
