@@ -25,7 +25,7 @@ def widened(ranges: CalibratedRanges) -> dict[str, np.ndarray]:
 
 
 def int8_encoder(model: onnx.ModelProto, ranges: CalibratedRanges) -> bytes:
-    return quantize_graph(model, ranges.encoder, 8, widened(ranges)).SerializeToString()
+    return quantize_graph(model, ranges.encoder, 7, widened(ranges)).SerializeToString()
 
 
 def with_int8_caches(model: onnx.ModelProto, ranges: CalibratedRanges) -> bytes:
