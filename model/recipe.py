@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 ScheduleName = Literal["inverse_square_root", "constant"]
+Precision = Literal["fp32", "bf16", "fp16"]
 VocabularyKind = Literal["unigram", "bpe", "word", "character"]
 
 LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$"
@@ -252,7 +253,7 @@ class Training(_Section):
     cooldown_updates: int = Field(default=0, ge=0)
     clip_norm: float = Field(default=1.0, ge=0, description="0 for none")
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Precision = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     compile: bool = Field(default=False, description="run the model through torch.compile")
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves it to torch")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.data.batching import Batch
 from model.encoder_decoder import EncoderDecoder
-from model.recipe import Distillation
+from model.recipe import Distillation, Precision
 from model.training.loss import projected_cross_entropy, teacher_loss
 
 _KERNELS = 64
@@ -20,8 +19,6 @@ _CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 """Kernels that oneDNN, and ideep between it and torch, keep with their memory: one is compiled for a shape,
 and batches have new ones. With the 1,024 that they keep by themselves a run in bf16 on a CPU grew by 5 MB an
 update, to 12 GB; with 64 it stays at 2.5 GB."""
-
-Precision = Literal["fp32", "bf16", "fp16"]
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the products by a recipe's precision; fp32 needs none."""
@@ -36,11 +33,8 @@ def fast_precision(wanted: Precision, device: torch.device) -> Precision:
     """
     if device.type != "cpu" or wanted == "fp32":
         return wanted
-    has_bf16, has_fp16 = (
-        torch.ops.mkldnn._is_mkldnn_bf16_supported,
-        torch.ops.mkldnn._is_mkldnn_fp16_supported,
-    )
-    is_native = torch.backends.mkldnn.is_available() and (has_bf16() if wanted == "bf16" else has_fp16())
+    supports = getattr(torch.ops.mkldnn, f"_is_mkldnn_{wanted}_supported")
+    is_native = torch.backends.mkldnn.is_available() and supports()
     return wanted if is_native else "fp32"
 
 

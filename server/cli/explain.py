@@ -80,7 +80,7 @@ class Explainer:
         Args:
             text: any text that a request may hold.
             source: its language; None takes the bundle's first direction that fits.
-            target: language of the translation, likewise.
+            target: language of the translation; None takes that direction's.
             beam_size: hypotheses that the search keeps; 1 is greedy.
             is_html: whether the text is HTML.
 

@@ -12,7 +12,7 @@ them within sentences.
 import re
 
 from model.tokenizer import Tokenizer
-from server.service.text.reading.abbreviations import words
+from server.service.text.detection.word_lists import words
 
 MIN_LETTERS = 4
 """Of a sentence or word in capitals. What is shorter is mostly an abbreviation or looks like one: US, IT."""

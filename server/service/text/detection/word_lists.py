@@ -1,11 +1,16 @@
-"""Common words of languages: evidence where a text is too short for its spelling to tell."""
+"""Lists of words: the common ones of languages are evidence where a text is too short for its spelling."""
 
 from pathlib import Path
 
 
+def words(text: str) -> frozenset[str]:
+    """Give the words of a text, parted by white space, as a set."""
+    return frozenset(text.split())
+
+
 def _read() -> dict[str, frozenset[str]]:
     files = Path(__file__).parent.glob("words.*.txt")
-    return {file.name.split(".")[1]: frozenset(file.read_text(encoding="utf-8").split()) for file in files}
+    return {file.name.split(".")[1]: words(file.read_text(encoding="utf-8")) for file in files}
 
 
 COMMON_WORDS = _read()

@@ -7,6 +7,8 @@ all lists together.
 from dataclasses import dataclass
 from functools import cache
 
+from server.service.text.detection.word_lists import words
+
 
 @dataclass(frozen=True, slots=True)
 class Abbreviations:
@@ -25,15 +27,6 @@ class Abbreviations:
     final: frozenset[str]
     starters: frozenset[str]
     ordinal_stops: bool = False
-
-
-def words(text: str) -> frozenset[str]:
-    """Words as a set.
-
-    Args:
-        text: parted by white space.
-    """
-    return frozenset(text.split())
 
 
 _ENGLISH = Abbreviations(

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from server.service.text.reading.abbreviations import words
+from server.service.text.detection.word_lists import words
 from server.service.text.reading.emphasis import Run, pair_runs
 from server.service.text.reading.lines import WINDOWS_PATH
 from server.service.text.segment import Segment, Span, Tag

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from server.service.text.reading.abbreviations import abbreviations, words
+from server.service.text.detection.word_lists import words
+from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.segmentation import sentence_borders
 
 _TRAILING = " \t\"'”’»›)]}*_~`"

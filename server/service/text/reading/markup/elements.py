@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import count
 
+from server.service.text.detection.word_lists import words
 from server.service.text.languages import base_language
-from server.service.text.reading.abbreviations import words
 from server.service.text.reading.markup.blocks import Item
 from server.service.text.reading.markup.tokens import VOID, Token, attributes
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from server.service.text.reading.abbreviations import words
+from server.service.text.detection.word_lists import words
 
 WHITE = " \t\n\f\r"
 VOID = words("area base basefont bgsound br col embed frame hr img input link meta param source track wbr")
