@@ -33,7 +33,7 @@ _PLACEHOLDER = "|".join([
     r"%<[A-Za-z_]\w{0,60}>[sdif]",
     r"%(?:\d+\$|\[\d{1,2}\])[-#0+]*+\d*+(?:\.\d++)?+(?:hh?|ll?|[zjt])?[sdifgeuxXocvq@]",
     r"%[A-Za-z_]\w{1,60}%(?:\\[\w\-]{1,60}(?:\.\w{1,20}){0,3}){0,20}",  # %APPDATA%\x
-    r"%%",
+    r"%%|'[{}]'",
     r"(?<![\d%])%[-#0+]*+\d*+(?:\.\d++)?+(?:hh?|ll?|[zjt])?[sdifgeuxXocpvqn@](?![A-Za-z])",
     r"(?<![\d\w%])%L?\d(?!\w|[.,]?\d| %)",
     r"(?<![\d\w%])(?<!\d[ \u00a0\u202f])%[a-z_]{3,40}(?![\w%])",
@@ -78,6 +78,9 @@ _PATH = "|".join([
     r"(?<![^\s(\"'“„«‘])(?<!\d\s)/(?!(?:and|or|und|oder|et|ou|y|o)\b)[a-z][\w\-]{1,30}(?![\w/])",
     r"(?<![\w/.\-])(?:(?:src|lib|bin|dist|node_modules)/|(?:app|assets|build|config|docs|home|include|public|static|tests?|usr|var|vendor)"
     r"/[\w.\-]{1,60}/)[\w.\-]{1,60}(?:/[\w.\-]{1,60}){0,20}/?",
+    # Of Git: `origin/main`, `feature/login-form`; not `origin/destination`.
+    r"(?<![\w/.\-])(?:origin|upstream|refs|feature|feat|bugfix|hotfix|fix|release|chore)"
+    r"/(?=(?:main|master|develop|HEAD)(?!\w)|[\w./]{0,60}[\d_\-])[\w.\-]{1,60}(?:/[\w.\-]{1,60}){0,5}",
     r"(?<![\w/.\-])[\w\-]{1,60}(?:[/.][\w\-]{1,60}){0,20}\.(?:py|js|ts|jsx|tsx|json|ya?ml|toml|ini|cfg|conf|md|txt|csv|tsv|xml|html?"
     r"|css|(?<=\w\w\.)[ch]|cpp|hpp|cs|java|kt|go|rs|rb|php|sh|bat|ps1|sql|log|pdf|docx?|xlsx?|pptx?|odt|png|jpe?g|gif|svg|webp|mp[34]|wav|zip"
     r"|gz|tgz|tar|7z|exe|dll|so|dmg|apk|iso|po|srt|vtt)(?![\w\-])",
@@ -89,7 +92,7 @@ _PROGRAMS = (
 )
 _PROGRAM = f"(?:{'|'.join(_PROGRAMS)})"
 _PROGRAM_ENDS = tuple(f"{name} " for name in _PROGRAMS)
-_BASES = re.compile("[ACGTU]{10}")
+_OF_LETTERS = re.compile(r"et al\.|[ACGTU]{10}|IBAN|BIC")
 _SUBCOMMAND = (
     "up|down|pull|push|run|build|exec|logs|ps|restart|install|update|upgrade|remove|start|stop|status|enable"
     "|disable|clone|commit|checkout|merge|rebase|fetch|stash|add|init|test|ci|apply|get|delete"
@@ -114,7 +117,7 @@ _CODE = "|".join([
 # Numbers that are more than digits, with what belongs to them: currency, separators, units, dates, times.
 _CURRENCY = "€$£¥₹₽₩₺₿¢"
 _UNIT = (
-    r"(?:%(?![({$])|‰|°[CF]?|[kKMGTP]?i?[BW]h?|[kMGT]?Hz|px|pt|dpi|rpm|bpm|fps|[kMG]?bit/s|[kMG]?bps|km/h|mph|m/s|kn|"
+    r"(?:%%?(?![%({$])|‰|°[CF]?|[kKMGTP]?i?[BW]h?|[kMGT]?Hz|px|pt|dpi|rpm|bpm|fps|[kMG]?bit/s|[kMG]?bps|km/h|mph|m/s|kn|"
     r"[kcmµμn]?m[²³23]?|k?g|mg|µg|[mcdh]?[lL]|ms|µs|ns|kV|mV|kW|MW|kJ|kcal|mA|hPa|Pa|bar|dB|[mµn]M|mol|Ω|″|′)"
     r"(?:/(?:[cm]?m[²³23]|kg|min|[mcd]?[lL]|[hsd])(?!\w))?"
 )
@@ -128,7 +131,11 @@ _HALF_DAY = (
 _NUMBER = "|".join([
     r"(?<![\w.])[A-Za-z]\w{0,20}(?P<gap> ?)(?:[<>=≤≥]|[!=<>]=)(?P=gap)[+\-−]?\d[\d.,]*(?<=\d)(?!\w)",  # n = 5
     r"(?<![\w.,])\d{1,2} ?h ?\d\d(?!\w)",
-    r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![\w])",  # IBAN
+    # 1920×1080, 3 x 4 m, M8 x 40 mm
+    r"(?<![\w.,])[A-Z]?\d+(?:[.,]\d+)?(?: ?[×✕x] ?\d+(?:[.,]\d+)?){1,3}"
+    rf"(?:[ \u00a0\u202f]?{_SUFFIX})?(?!\w)",
+    r"(?:(?<!\w)IBAN:? )?[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![\w])|(?<!\w)IBAN(?!\w)",
+    r"(?<!\w)BIC(?!\w)(?:(?:[ \-][Cc]ode)?:? [A-Z]{6}[A-Z0-9]{2}(?:[A-Z0-9]{3})?(?!\w))?",
     r"\+\d{1,3}(?:[ .\-/]?(?:\d{1,5}|\(\d{1,5}\))){2,6}"  # telephone
     r"(?!\w|[.,]\d)(?! ?(?:[°€£](?!\d)|[%$](?![\w({])))",
     r"(?<![\w.,])0\d(?:[ .]\d\d){4}(?![\w])",
@@ -147,8 +154,7 @@ _NUMBER = "|".join([
     r"(?<![\w.,])[+\-−±~≈<>≤≥]?\d+(?:[.,'’]\d+)+"
     rf"(?:[ \u00a0\u202f]?{_SUFFIX})?(?![\w])",
     rf"(?<![\w.,])[+\-−±~≈<>≤≥]?\d+[ \u00a0\u202f]?{_SUFFIX}",
-    r"(?<![\w.,])\d+(?:-\d+){1,8}(?![\w])",
-    r"(?<![\w.,])\d+(?:[.,]\d+)?(?: ?[×✕] ?\d+(?:[.,]\d+)?){1,3}(?!\w)",  # 1920×1080
+    r"(?<![\w.,])\d+(?:[-–]\d+){1,8}(?![\w])",
     r"(?<![\w.,])\d{4,}(?![\w])",
 ])  # fmt: skip
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
@@ -182,8 +188,8 @@ _STREET = "|".join([
     r"(?:Street|St|Road|Rd|Close|Lane|Avenue|Ave|Drive|Court|Square|Terrace|Crescent)(?![\w'’])",
     r"(?<![\w.,])\d{1,5}(?: bis| ter)?,? (?:rue|avenue|boulevard|chemin|allée|impasse)"
     rf" (?:d[eu] |des |de la |(?:de l|d)['’])?{_CAPITAL}(?: {_CAPITAL})?",
-    r"(?<!\w)(?:[Cc]alle|[Aa]venida|[Pp]laza|[Pp]aseo) (?:del? |de las? |de los )?"
-    rf"{_CAPITAL}(?: {_CAPITAL})?,? (?:n\.º )?\d{{1,4}}(?![\w.,:]\d|\w)",
+    r"(?<!\w)(?:[Cc]alle|[Aa]venida|[Pp]laza|[Pp]aseo|[Cc]/|[Aa]vda\.|[Pp]za\.) (?:del? |de las? |de los )?"
+    rf"{_CAPITAL}(?: {_CAPITAL})?,? (?:n\.?º )?\d{{1,4}}(?![\w.,:]\d|\w)",
 ])  # fmt: skip
 
 _ALWAYS = re.compile(
@@ -207,7 +213,7 @@ _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(
-    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|[ACGTU]{10}"
+    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|[ACGTU]{10}|IBAN|BIC"
     rf"|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
 )
 _LAST = ".,;:!?…'\"’”»)]}"
@@ -233,8 +239,8 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
 
 
 def has_spans_of_letters(text: str) -> bool:
-    """Tell whether a text of nothing but letters may hold spans: commands, bases of DNA, `et al.`."""
-    return any(name in text for name in _PROGRAM_ENDS) or "et al." in text or _BASES.search(text) is not None
+    """Tell whether a text of nothing but letters may hold spans: commands, bases of DNA, `et al.`, a BIC."""
+    return any(name in text for name in _PROGRAM_ENDS) or _OF_LETTERS.search(text) is not None
 
 
 def _matches(text: str) -> list[tuple[int, int]]:

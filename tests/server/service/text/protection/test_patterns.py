@@ -15,6 +15,7 @@ from tests.support.examples import examples
 
 PLACEHOLDERS = (
     "{name}", "{0}", "{}", "{{x}}", "{{ user.name }}", "{{{x}}}", "${x}", "#{x}", "%{x}", "%s", "%1$s",
+    "50%%", "'{'", "'}'", "'{'{amount}'}'",
     "%d", "%i", "%ld", "%lu", "%.2f", "%5d", "%@", "%%", "%(x)s", "%(count)d", "%APPDATA%", "$t(x)",
     "$t(menu.open)", "__X__", "__CITY_NAME__", ":x", ":street", "{x:.2f}", "{x!r}", "{user.name}",
     "{items[0]}", "{count, number}", '<x id="1"/>', '<ph name="x"/>', "</x>", "<1>", "</1>", "<2/>",
@@ -41,12 +42,13 @@ PATHS = (
     ".env", "r/cooking", "signal.sigwaitinfo", "datetime.UTC", "os.path.join()", 'method="POST"', "C#", "C++",
     ".NET", "ASP.NET", "src/main/flowers", "app/models/user", "\\\\\\\\server\\\\share",
     "rgba(0, 0, 0, 0.5)", "git pull", "docker compose up -d", "sudo apt-get install", "npm run build",
-    "/tmp", "/help",
+    "/tmp", "/help", "origin/main", "upstream/fix-it", "feature/login-form", "release/v2.3", "refs/heads/x-1",
     "HKEY_CURRENT_USER\\Software\\Notes", "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
 )  # fmt: skip
 STREETS = (
     "Lindenweg 4", "Hauptstraße 12 a", "14 Thistledown Close", "221B Baker Street", "12 rue des Lilas",
     "3 bis, avenue de l'Europe", "calle Mayor 3", "Avenida de la Paz, 15",
+    "C/ Mayor, n.º 12", "Avda. de la Paz 3",
 )  # fmt: skip
 NUMBERS = (
     "1 234,5", "10 000", "10\u00a0000", "1.000.000", "1.234.567,50", "€19.99", "19,99 €",
@@ -54,10 +56,12 @@ NUMBERS = (
     "5:30 pm", "8 h 30", "14h30", "2026-11-27", "27.11.2026", "11/27/2026", "2026-11-27T12:30:00Z", "20 °C",
     "20°C", "5 km", "5 km/h", "10 kg", "75%", "75 %", "3.5 GB", "100 m²", "50 mph", "n = 5", "x >= 10",
     "10-12", "1984", "~2.5", "-0.21", "80 g/m²", "1920×1080", "2 × 3",
+    "2 x 500mg", "3 x 4 m", "M8 x 40 mm", "10 x 15.5 cm", "12–18",
 )  # fmt: skip
 SERIALS = (
     "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "v1.2.3", "v2",
     "1.2.3-beta.1", "192.168.0.1", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000",
+    "IBAN DE89 3704 0044 0532 0130 00", "IBAN", "BIC: DEUTDEDB", "BIC COBADEFFXXX",
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
     "sk-4f9aA81bQ",
     "UTF-8", "R2-D2", "PH1", "Q7", "XX1", "H2O", "A4", "mp3", "i18n", "0x8007064c", "Na+",
@@ -67,6 +71,7 @@ PLAIN = (
     "Mr. Smith met Mrs. Jones at St. Mary's, i.e. in the old church, e.g. on Sundays.",
     "It is open 24/7, and/or on request :) isn't it?",
     "Here and/or there, this /and that, 5 /day, he/she/they, home/away, images/videos, tests and docs.",
+    "The country of origin/destination, a feature/bug, the release/launch; 3 x chocolate.",
     "He came at 3, left at 8 and slept (badly) until noon; then: coffee! Um 8 am Montag, um 9 am besten.",
     "\"Well,\" said she, 'that's what I'd call a well-known, state-of-the-art, 13-year-old joke...'",
     "Chapter 3 of 12; the 1st, 2nd and 3rd of May; 9/11, 1/2 and 50 people. AC/DC & Co.",
