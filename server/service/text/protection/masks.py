@@ -11,6 +11,8 @@ DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
 
 _REMNANT = re.compile(r"(?<![^\W\d_])[^\W\d_]+\d+")
 """What a garbled mask leaves behind: letters with digits."""
+_OPEN_ENDED = re.compile(r"(?:[^\w\s]|\S+[.@/\\_])\S*[^\W\d_]")
+"""Placeholders, handles, addresses and files that letters behind would become part of: `%s`, `:name`."""
 
 
 def masks_for(text: str, spans: int, template: str) -> list[str]:
@@ -57,7 +59,8 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
         masks: as `masked` was given.
 
     Returns:
-        The translation; None unless every mask is there exactly once, and no other word looks like one.
+        The translation; None unless every mask is there exactly once, and no other word looks like one. An
+        apostrophe parts an ending from what it would lengthen: `:name's`.
     """
     if not masks:
         return Target(output)
@@ -90,6 +93,9 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
         spans.append(replace(span, start=length, end=length + len(own)))
         length += len(own)
         position = end
+        if output[end : end + 1].isalpha() and _OPEN_ENDED.fullmatch(own):
+            text.append("'")
+            length += 1
     return Target("".join([*text, output[position:]]), tuple(spans))
 
 

@@ -88,6 +88,26 @@ def test_what_looks_like_a_mask_is_none(output: str) -> None:
     assert unmasked(output, segment, ["PH1", "PH2"]) is None
 
 
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ("%s", "%s's Profil"),
+        (":name", ":name's Profil"),
+        ("@ana_k", "@ana_k's Profil"),
+        ("a.example", "a.example's Profil"),
+        ("{name}", "{name}s Profil"),
+        ("Ana Ruiz", "Ana Ruizs Profil"),
+        ("Board", "Boards Profil"),
+        ("5 km", "5 kms Profil"),
+    ],
+)
+def test_an_ending_lengthens_no_placeholder(kept: str, expected: str) -> None:
+    target = unmasked("PH1s Profil", Segment(kept, (Span(0, len(kept)),)), ["PH1"])
+    assert target is not None and target.text == expected
+    (span,) = target.spans
+    assert target.text[span.start : span.end] == kept
+
+
 @pytest.mark.parametrize("output", ["Nimm PH1, PH2!", "(PH2)PH1", "PH1-PH2", "PH2/PH1 3", "PH1PH2"])
 def test_marks_and_masks_may_touch(output: str) -> None:
     segment = Segment("Take {a} and {b}.", (Span(5, 8), Span(13, 16)))
