@@ -6,8 +6,9 @@ Spans keep their characters; the offsets of everything else are moved along.
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 
-from server.service.text.reading.abbreviations import LONG_FORMS
+from server.service.text.reading.abbreviations import LONG_BESIDE, LONG_FORMS
 from server.service.text.segment import Segment
 
 # Soft hyphens, zero width, marks of direction, variation selectors, byte order mark.
@@ -74,6 +75,8 @@ def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int
     Returns:
         The block; the same object if there is nothing to do.
     """
+    for pattern, meant in LONG_BESIDE.get(language, ()):
+        segment = segment.rewritten(pattern, partial(_as_begun, meant))
     long_of = LONG_FORMS.get(language)
     if long_of is None or "." not in segment.text:
         return segment
@@ -81,10 +84,15 @@ def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int
     def written_out(match: re.Match[str]) -> str:
         short = "".join(match[0].split())
         known, lower = long_of.get(short), long_of.get(short[:1].lower() + short[1:])
-        long = known or (lower and lower[0].upper() + lower[1:])
+        long = known or (lower and _as_begun(lower, match))
         return long if long and count_pieces(short) >= _SPELLED else match[0]
 
     return segment.rewritten(_SHORT, written_out)
+
+
+def _as_begun(long: str, short: re.Match[str]) -> str:
+    """Give a long form the capital of its abbreviation."""
+    return long[0].upper() + long[1:] if short[0][0].isupper() else long
 
 
 def fold_spaces(segment: Segment) -> Segment:

@@ -4,6 +4,7 @@ The lists hold what a general splitter gets wrong or cannot know. Languages that
 all lists together.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -116,6 +117,7 @@ LONG_FORMS = {
         "exkl.": "ohne", "MwSt.": "Mehrwertsteuer", "v.a.": "vor allem", "mind.": "mindestens",
         "insb.": "insbesondere", "insbes.": "insbesondere", "Tel.": "Telefon", "Abb.": "Abbildung",
         "Std.": "Stunden", "Mio.": "Millionen", "Mrd.": "Milliarden", "o.ä.": "oder ähnlich",
+        "Jh.": "Jahrhundert", "Jhd.": "Jahrhundert", "Jhdt.": "Jahrhundert",
         "u.U.": "unter Umständen", "i.A.": "im Auftrag", "allg.": "allgemein", "ehem.": "ehemalig",
     },
     "fr": {
@@ -130,6 +132,21 @@ LONG_FORMS = {
     },
 }  # fmt: skip
 """What abbreviations stand for, written without the white space within them."""
+
+LONG_BESIDE = {
+    "en": (
+        (re.compile(r"(?<![\w.])[Nn]o\. ?(?=\d)"), "number "),
+        (re.compile(r"(?<=\d )hrs(?![\w.])"), "hours"),
+        (re.compile(r"(?<![^\s(])w/o ?(?=\w)"), "without "),
+        (re.compile(r"(?<![^\s(])w/ ?(?=\w)"), "with "),
+    ),
+    "fr": ((re.compile(r"(?<![\w.])[Nn][°º] ?(?=\d)"), "numéro "),),
+    "es": (
+        (re.compile(r"(?<![\w.])[Nn](?:\.[º°]|[º°]) ?(?=\d)"), "número "),
+        (re.compile(r"(?<![\w.])ss?\. ?(?=[IVX]+(?!\w))"), "siglo "),
+    ),
+}
+"""What others stand for beside what follows or precedes them: `no. 5`, `w/o sugar`, `s. XX`."""
 
 
 @cache

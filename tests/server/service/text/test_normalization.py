@@ -147,6 +147,7 @@ def test_a_tag_stays_between_its_letters(text: str, place: int) -> None:
         ("de", "Er ist z. Zt. hier", "Er ist zurzeit hier"),
         ("es", "La Sra. Ruiz; Avda. Sol", "La señora Ruiz; avenida Sol"),
         ("fr", "Tél. : non, av. Foch", "Téléphone : non, avenue Foch"),
+        ("de", "Im 19. Jh. war", "Im 19. Jahrhundert war"),
         ("de", "zzgl. MwSt. und", "zuzüglich Mehrwertsteuer und"),
         ("de", "Das ist es bzw.", "Das ist es bzw."),  # the full stop may be the sentence's
         ("de", "www.z.b. Dr. Ab", "www.z.b. Dr. Ab"),
@@ -158,6 +159,23 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
 ) -> None:
     assert spell_out(Segment(text), language, len).text == expected
     assert spell_out(Segment(text), language, lambda _: 1).text == text
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("en", "Order no. 4711 is No. 5.", "Order number 4711 is Number 5."),
+        ("en", "Say no. 12 can wait, no.", "Say number 12 can wait, no."),
+        ("en", "tea w/o sugar, w/ milk (w/ice)", "tea without sugar, with milk (with ice)"),
+        ("en", "every 4-6 hrs or so; a km/h", "every 4-6 hours or so; a km/h"),
+        ("fr", "la facture n° 12, N°3 ; 5 °C", "la facture numéro 12, Numéro 3 ; 5 °C"),
+        ("es", "el n.º 12 y el nº 3 del s. XX", "el número 12 y el número 3 del siglo XX"),
+        ("es", "3.º B, págs. XX", "3.º B, págs. XX"),
+        ("de", "no. 5", "no. 5"),
+    ],
+)
+def test_what_is_short_beside_a_number_is_written_out(language: str, text: str, expected: str) -> None:
+    assert spell_out(Segment(text), language, lambda _: 1).text == expected
 
 
 @pytest.mark.parametrize(
