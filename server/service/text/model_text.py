@@ -1,6 +1,7 @@
 """What the text layer knows of a model: its tokens, masks, word links, limits and checks."""
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,6 +27,7 @@ from server.service.text.truecasing import Truecaser
 from server.service.text.vocabulary import Vocabulary
 
 _MASK = "PH1"
+_THREE_POINTS = re.compile(r"(?<!\.)\.\.\.(?= )")
 _LONG_WORD_PIECES = 4
 _LESS_COVERED = 0.04
 _AROUND = 8
@@ -113,12 +115,15 @@ class ModelText:
     def forms(self, sentence: str, *, as_it_stands: bool) -> list[tuple[str, bool]]:
         """Give what a sentence is read as, best first, each as `restored` says it.
 
-        A label (`Next`) is read as within sentences, and as it stands if that comes back untranslated.
+        A label (`Next`) is read as within sentences, and as it stands if that comes back untranslated. Three
+        points within a sentence are one character, of which models lose none.
 
         Args:
             sentence: of the source language.
             as_it_stands: whether a label's translation keeps the letters that the model gives it.
         """
+        if not as_it_stands and "... " in sentence and self.vocabulary.knows("…"):
+            sentence = _THREE_POINTS.sub("…", sentence)
         known = sentence if as_it_stands else self._within_sentences(sentence)
         return [self.restored(sentence)] if known == sentence else [(known, False), (sentence, False)]
 

@@ -23,6 +23,8 @@ _WORD = re.compile(r"\w+")
 _POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
 """German words that may have their capital for politeness."""
 _QUOTES = re.compile('["“”„«»]')
+_POINTS = re.compile(r"…(?=\s*\S)|(?<!\.),? ?\.\.(?!\.)")
+"""What becomes of three points: one character, or two points, perhaps behind a comma."""
 
 
 def shape(source: str, target: Target, source_language: str, target_language: str) -> Target:
@@ -40,7 +42,11 @@ def shape(source: str, target: Target, source_language: str, target_language: st
     if not target.text:
         return target
     if not is_usual(target.text):
-        inner = [*_quotes(source, target), *_inner_stops(source, target, target_language)]
+        inner = [
+            *_quotes(source, target),
+            *_three_points(source, target),
+            *_inner_stops(source, target, target_language),
+        ]
         target = target.edited(_disjoint(inner))
     edits = _final_mark(source, target, target_language)
     if first := _first_letter(source, target, source_language, target_language):
@@ -170,10 +176,18 @@ def _first_letter(
 
 def _quotes(source: str, target: Target) -> list[tuple[int, int, str]]:
     """Take away quotes where the source has none."""
-    if _QUOTES.search(source) or not _QUOTES.search(target.text):
-        return []
+    return [] if _QUOTES.search(source) else _replacing(_QUOTES, target, "")
+
+
+def _three_points(source: str, target: Target) -> list[tuple[int, int, str]]:
+    """Write three points as the source does."""
+    return _replacing(_POINTS, target, "...") if "..." in source and "…" not in source else []
+
+
+def _replacing(pattern: re.Pattern[str], target: Target, new: str) -> list[tuple[int, int, str]]:
+    """Give the edits that replace what a pattern finds outside of the spans."""
     return [
-        (match.start(), match.end(), "")
-        for match in _QUOTES.finditer(target.text)
+        (match.start(), match.end(), new)
+        for match in pattern.finditer(target.text)
         if not any(span.start <= match.start() < span.end for span in target.spans)
     ]

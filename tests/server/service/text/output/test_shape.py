@@ -96,6 +96,20 @@ def test_quotes_and_stops_that_the_source_has_not_go(
 
 
 @pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Well... I know.", "Nun… Ich weiß.", "Nun... Ich weiß."),
+        ("Well... I know.", "Nun, .. Ich weiß.", "Nun... Ich weiß."),
+        ("Well... I know.", "Nun,.. Ich weiß.", "Nun... Ich weiß."),
+        ("Well... I know...", "Nun.. Ich weiß…", "Nun... Ich weiß…"),
+        ("Well.... I know.", "Nun.... Ich weiß.", "Nun.... Ich weiß."),
+    ],
+)
+def test_three_points_are_three(source: str, target: str, expected: str) -> None:
+    assert shape(source, Target(target), "en", "de").text == expected
+
+
+@pytest.mark.parametrize(
     ("languages", "source", "target"),
     [
         ("en-de", "Where is Tom?", "Wo ist Tom?"),
