@@ -24,12 +24,17 @@ are as long as this."""
 MIN_ERRATIC = 3
 """Words of a sentence in erratic case. What has fewer may list names of products."""
 
+MIN_INVERTED = 2
+"""The same if all words have a small letter before capitals: `gOOD mORNING`."""
+
 # What holds digits or underscores is a code or a name in a program.
 _WORD = re.compile(r"(?<![\w-])[\w-]*[\d_][\w-]*|[^\W\d_]+")
 # Words in capitals have such a run; so may words of letters beyond Latin-1, which are looked at one by one.
 _CAPITALS = re.compile(rf"[^\W\d_a-zß-öø-ÿ]{{{MIN_LETTERS}}}")
 # Words such as `tHe`; of letters beyond Latin-1 there are none.
 _ERRATIC = re.compile(r"(?<![\w-])(?=[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ])[^\W\d_]++(?![\w-])")
+_INVERTED = re.compile(r"\W*(?:[^\W\d_]|[a-zß-öø-ÿ](?:['’]?[A-ZÀ-ÖØ-Þ])+)\W*")
+"""A word as the Caps Lock key has it: `gOOD`, `i`."""
 _APOSTROPHES = "'’"
 _UNDER_100 = "(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})"
 _ROMAN = re.compile(rf"(?=\w{{3}}){_UNDER_100}|(?=\w{{4}})M{{1,3}}(?:C[MD]|D?C{{0,3}}){_UNDER_100}")
@@ -90,8 +95,9 @@ class Truecaser:
 
     def _is_erratic(self, sentence: str) -> bool:
         """Tell whether a sentence `sAyS iT LiKe tHiS`: most of its words are known, but in no such form."""
-        erratic = _ERRATIC.findall(sentence)
-        if len(erratic) < MIN_ERRATIC or 2 * len(erratic) <= len(sentence.split()):
+        erratic, words = _ERRATIC.findall(sentence), sentence.split()
+        least = MIN_INVERTED if all(map(_INVERTED.fullmatch, words)) else MIN_ERRATIC
+        if len(erratic) < least or 2 * len(erratic) <= len(words):
             return False
         known = sum(self._tokenizer.source_word_score(word.lower()) is not None for word in erratic)
         return 4 * known >= 3 * len(erratic)

@@ -70,6 +70,8 @@ def test_a_label_in_capitals_does_too(truecaser: Truecaser) -> None:
         ("See Chapter XVIII of MCMXCIX.", "See Chapter XVIII of MCMXCIX."),
         ("tHe CaT iS bLaCk", "The cat is black"),
         ("i dOn'T kNoW wHeRe ToM liVeS!", "I don't know where Tom lives!"),
+        ("gOOD mORNING", "Good morning"),
+        ("i dON'T kNOW!", "I don't know!"),
         ("WhErE Is ThE kEy? 12:30", "Where is the key? 12:30"),
     ],
 )
@@ -81,7 +83,14 @@ def test_odd_case_is_undone_where_words_are_known(truecaser: Truecaser, emphasis
     "text",
     [
         *("", "USA", "IT", "B-12", "...", "1234", "Tom is here.", "日本語", "McDonald's", "x", "ß"),
-        *("My iPhone and my iPad", "eBay, iPhone, YouTube and PayPal", "JavaScript", "tHe CaT"),
+        *(
+            "My iPhone and my iPad",
+            "eBay, iPhone, YouTube and PayPal",
+            "JavaScript",
+            "tHe CaT",
+            "mRNA tRNA",
+            "iPHONE",
+        ),
         *("GitHub GitLab JavaScript TypeScript", "getUserName setUserName isOpen"),
         "Die LehrerInnen und SchülerInnen mögen BallSpiele.",
     ],
