@@ -17,6 +17,10 @@ _TAG = re.compile(r"<!--|<(/?)([A-Za-z][\w-]*+)[^<>]*+>|<[!?/][^<>]*+>")
 _WHITE = re.compile(r"\s+")
 _VERBATIM = frozenset({"script", "style", "code", "pre", "math", "svg", "kbd", "samp", "tt", "template"})
 _VOWELS = frozenset("aeiouy")
+_ROWS = ("qwertyuiop", "qwertzuiopü", "azertyuiop", "asdfghjklöä", "qsdfghjklm", "zxcvbnm", "yxcvbnm")
+_RUNS = {row[i:j] for row in _ROWS for i in range(len(row)) for j in range(i + 4, len(row) + 1)} - {"wert"}
+_MASHED = re.compile(f"(?:{'|'.join(sorted(_RUNS, key=len, reverse=True))})+|([a-z])\\1{{2,}}")
+"""Runs of four neighboring keys and more, `asdf`, or one key alone, `aaa`; the German `Wert` is a word."""
 # `(24-hour)`, `10,000-square`; not `00042-main`, `#1234-fix`.
 _NUMBERED_WORD = re.compile(
     r"[\"'(\[“‘]*(?:[1-9]\d{0,2}(?:[.,]\d+)*|(?:1\d|20)\d\d)(?:st|nd|rd|th|s)?(?:-[A-Za-z][a-z]+)+\W*"
@@ -145,7 +149,7 @@ def is_code(text: str) -> bool:
 
 
 def is_unpronounceable(text: str) -> bool:
-    """Tell whether all words of a text are without a vowel, and one of them too long for an abbreviation.
+    """Tell whether all words of a text have no vowel or are keys that were mashed, and one of them is long.
 
     Args:
         text: in the Latin alphabet; the rule does not hold for Slavic languages or Welsh.
@@ -156,7 +160,7 @@ def is_unpronounceable(text: str) -> bool:
     words = WORDS.findall(text.lower())
     if not any(len(word) >= 4 for word in words):
         return False
-    plain = unicodedata.normalize("NFKD", "".join(words))
+    plain = unicodedata.normalize("NFKD", "".join(word for word in words if not _MASHED.fullmatch(word)))
     return not any(character in _VOWELS or character > "\u036f" or character == "ø" for character in plain)
 
 

@@ -115,6 +115,8 @@ def test_words_with_digits_are_no_codes(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "is_noise"), [
     ("xkqj vwzzt plmrr", True), ("hmmmm", True), ("bcdf", True),
+    ("asdf jklö asdfasdf", True), ("QWERTZ uiop", True), ("aaaaaa", True),
+    ("Wert", False), ("asdf ist da", False), ("power", False), ("aaaah", False),
     ("Mr.", False), ("TV", False), ("rhythm", False), ("Łódź", False), ("xkqj house", False),
     ("12345", False), ("Ελλάς", False), ("Øst", False),
 ])  # fmt: skip
