@@ -30,6 +30,7 @@ _LATIN = str.maketrans(
 _HYPHENATED = re.compile(r"([^\W\d_]{2,40})- ([^\W\d_]{2,40})")
 # Behind a hyphen that stands for the rest of a word: `Nord- und Südsee`.
 _NEXT_PART = frozenset(("und", "oder", "bis", "and", "or", "to", "et", "ou", "y", "o"))
+_STUTTER = re.compile(r"(?<![\w'’\-])([^\W\d_])-(?:\1-)+(?=\1)([^\W\d_])(?!-)", re.I)
 _LONGEST_WORD = 64
 _SHORT = re.compile(
     r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
@@ -45,7 +46,7 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
 
     Takes out invisible and control characters; joins letters and marks (NFC), ligatures and other forms of
     letters; gives Latin words with a few look-alike letters their Latin ones; shortens letters that are
-    repeated more than twice; joins words that are parted at the end of a line.
+    repeated more than twice, also in stutter; joins words that are parted at the end of a line.
 
     Args:
         segment: a block.
@@ -61,6 +62,8 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
         segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
     if "- " in segment.text:
         segment = _without_hyphenation(segment, count_pieces)
+    if "-" in segment.text:
+        segment = segment.rewritten(_STUTTER, lambda match: match[1])
     return segment.rewritten(_ELONGATED, lambda match: _shortened(match, count_pieces))
 
 
@@ -145,8 +148,7 @@ def _shortened(match: re.Match[str], count_pieces: Callable[[str], int]) -> str:
         begins -= 1
     while ends < len(text) and ends - end < _LONGEST_WORD and text[ends].isalpha():
         ends += 1
-    is_whole = (begins, ends) == (start, end)
-    if (is_whole and letter.isupper()) or (end - start == 3 and (is_whole or letter.isupper())):
+    if (begins, ends) == (start, end) or (end - start == 3 and letter.isupper()):
         return match[0]
 
     def pieces(new: str) -> int:

@@ -26,6 +26,8 @@ from server.service.text.segment import Segment, Span, Tag
         ("\u03a4om", "Tom"),
         ("soooo coooool", "so col"),
         ("Nooooo!!!!", "No!!!!"),
+        ("aaaa bbb", "aaaa bbb"),
+        ("N-n-no, I-I-I can't, D-Day, a t-test, a-a-a-b", "No, I can't, D-Day, a t-test, a-a-a-b"),
         ("1000000 and 0.0001", "1000000 and 0.0001"),
         ("❤\ufe0f", "❤"),
         ("a\tb\nc", "a\tb\nc"),
