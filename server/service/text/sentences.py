@@ -34,7 +34,7 @@ from server.service.text.protection.linking import Links
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
-from server.service.text.protection.symbols import pairs_to_tags, spaced
+from server.service.text.protection.symbols import before_letter, pairs_to_tags, spaced
 from server.service.text.protection.writing import write
 from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 
@@ -358,7 +358,9 @@ class SentenceTranslator:
 
     def _placed(self, segment: Segment, target: Target, links: Links) -> list[tuple[int, Tag]]:
         placed = place_tags(segment, target, links) if segment.tags else []
-        return [(at, spaced(at, tag, target.text)) for at, tag in placed]
+        text = target.text
+        moved = sorted(((before_letter(at, tag, text), tag) for at, tag in placed), key=lambda one: one[0])
+        return [(at, spaced(at, tag, text)) for at, tag in moved]
 
 
 def _outside(segment: Segment) -> str:

@@ -27,18 +27,22 @@ _SMILEY = (
     r"|[^\w\s(]{0,2}\((?=[^()\s]{0,8}[°□◕‿∀▽ʘᴥ益ಠ・])[^()\sA-Za-z]{2,10}\)[^\w\s.,;:!?]{0,3}"
 )
 _SHORT_CODE = r"(?<![\w:]):[a-z+][a-z0-9_+\-]{1,40}:(?![\w:])"  # of chats: `:rocket:`
-_SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}|{_SHORT_CODE}")
+_MNEMONIC = r"(?<![^\s(])&(?=[^\W\d_]\w)"  # of menus, before the letter of a key: `&Open`
+_SIGN = re.compile(f"{_JOINED}(?: {_JOINED})*|{_SMILEY}|{_SHORT_CODE}|{_MNEMONIC}")
 _CODE = re.compile(_SHORT_CODE)
-_SOME = re.compile(f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯|\\([°ಠ・ʘᴥ]")
+_LAST_WORD = re.compile(r"(?<!\S)[^\W\d_]+\Z")
+_SOME = re.compile(
+    f"{_PICTURE}|\u20e3|[:;=]['’]?-?[)(DPpOo/\\\\|\\]\\[}}{{*3]|<3|\\^|¯|\\([°ಠ・ʘᴥ]|{_MNEMONIC}"
+)
 _SEPARATORS = "•·∙‣▪●|¦»›«‹*→⇒>~+="
 OPERATORS = "+=~*/>"
 """Signs that part no sentence: `The += operator joins two texts.`, `Bring a passport and / or an ID card.`"""
 # Between parts that are translated each on its own.
 SEPARATOR = re.compile(rf"(?<!\S)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?!\S)")
 # What has none of these has no separator and no direct speech, and most texts have none.
-MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--|:\s+[\"“„«]")
+MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--|:\s+[\"“„«»]")
 COLON = re.compile(r"(?<=\w)[ \u00a0\u202f]?:\s+(?=[^\W\d_])")
-_SPEECH = re.compile(r"(?<=:)\s+(?=[\"“„«])")
+_SPEECH = re.compile(r"(?<=:)\s+(?=[\"“„«»])")
 _LONGEST_SPEECH = 1000
 
 
@@ -80,6 +84,12 @@ def signs_to_tags(segment: Segment) -> Segment:
     return Segment(text, kept, tuple(tags), segment.escape).edited(edits)
 
 
+def before_letter(at: int, tag: Tag, text: str) -> int:
+    """Give the place of a tag; a mnemonic that came behind a word goes before it: `unter&`, `&unter`."""
+    word = _LAST_WORD.search(text, 0, at) if tag.output == "&" else None
+    return at if word is None else word.start()
+
+
 def spaced(at: int, tag: Tag, text: str) -> Tag:
     """Give a sign that came to another place its space on the other side, if that is where a word is.
 
@@ -108,7 +118,9 @@ def _with_space(text: str, start: int, end: int, first: int, last: int) -> tuple
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
 FINAL_MARKS = ".!?…"
-_OPENING = re.compile('[("\\[{„“«‹]')
+_OPENING = re.compile("[(\"\\[{„“«‹»'‘]")
+_SINGLE = re.compile(r"(?<![\w'’\"“„])['‘](?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)['’](?!\w)")
+"""Names of buttons, and words spoken of: the `'Save'` button; nothing with an apostrophe, no speech."""
 
 
 def direct_speech(text: str) -> list[tuple[int, int]]:
@@ -123,7 +135,7 @@ def direct_speech(text: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for match in _SPEECH.finditer(text):
         start = match.end()
-        closing = _BRACKETS.get(text[start], text[start])
+        closing = "«" if text[start] == "»" else _BRACKETS.get(text[start], text[start])
         end = text.find(closing, start + 1, start + _LONGEST_SPEECH)
         said = text[start + 1 : end].rstrip()
         if end > start and said[-1:] in FINAL_MARKS and said and (not found or found[-1][1] <= start):
@@ -148,6 +160,7 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
     if not _OPENING.search(text):
         return segment
     inside = {i for span in kept for i in range(span.start, span.end)} if kept else set()
+    is_reversed = 0 <= text.find("»") < text.find("«")  # as in German books; models hardly know them so
     opened: list[tuple[int, str]] = []
     pairs: list[tuple[int, int]] = []
     for place, character in enumerate(text):
@@ -157,8 +170,15 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
             pairs.append((opened.pop()[0], place))
         elif (closing := _BRACKETS.get(character)) and not (knows(character) and knows(closing)):
             opened.append((place, closing))
+        elif character == "»" and is_reversed:
+            opened.append((place, "«"))
         elif character == '"' and not knows(character):
             opened.append((place, '"'))
+    pairs += [
+        (match.start(), match.end() - 1)
+        for match in _SINGLE.finditer(text)
+        if match.start() not in inside and match.end() - 1 not in inside
+    ]
     if not pairs:
         return segment
     first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS

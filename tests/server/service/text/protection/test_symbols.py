@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.protection.symbols import pairs_to_tags, signs_to_tags
+from server.service.text.protection.symbols import before_letter, pairs_to_tags, signs_to_tags
 from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Escape, Segment, Span, Tag
 
@@ -106,6 +106,8 @@ def test_a_text_without_signs_is_left_alone(text: str) -> None:
         ("Online :rocket: now :+1:", "Online now", [":rocket: ", " :+1:"]),
         ("Step 1️⃣ first", "Step first", ["1️⃣ "]),
         ("a 😀 😀 b", "a b", ["😀 😀 "]),
+        ("&Open (&Print)", "Open (Print)", ["&", "&"]),
+        ("Save &As, R&D & co, &c.", "Save As, R&D & co, &c.", ["&"]),
     ],
 )
 def test_signs_are_taken_whole(text: str, left: str, signs: list[str]) -> None:
@@ -146,6 +148,12 @@ def test_what_only_looks_like_a_sign_stays(text: str) -> None:
         ("a) first", "a) first"),
         ('5" disk', '5" disk'),
         ("(a]", "(a]"),
+        ("»Ja«, sagte er", "Ja, sagte er"),
+        ("Home » Chairs", "Home » Chairs"),
+        ("Press 'Save as' or ‘Ok’ now", "Press Save as or Ok now"),
+        ("in the '80s and '90s, rock 'n' roll", "in the '80s and '90s, rock 'n' roll"),
+        ("Tom's dogs' and boys' toys", "Tom's dogs' and boys' toys"),
+        ("'Come,' he said, 'in.'", "'Come,' he said, 'in.'"),
     ],
 )
 def test_pairs_are_quotes_and_brackets_that_close(text: str, left: str) -> None:
@@ -154,6 +162,14 @@ def test_pairs_are_quotes_and_brackets_that_close(text: str, left: str) -> None:
 
 def test_marks_that_the_model_has_stay() -> None:
     assert pairs_to_tags(Segment('("a")'), '"'.__contains__).text == '"a"'
+    assert pairs_to_tags(Segment("« a » et « b »"), "«»".__contains__).text == "« a » et « b »"
+
+
+@pytest.mark.parametrize(
+    ("at", "output", "expected"), [(5, "&", 0), (13, "&", 7), (7, "&", 7), (6, "*", 6), (14, "&", 14)]
+)
+def test_a_mnemonic_is_before_a_letter(at: int, output: str, expected: int) -> None:
+    assert before_letter(at, Tag(at, output), "Datei, unterx!") == expected
 
 
 @pytest.mark.parametrize("known", ["«", "»"])
