@@ -1,7 +1,8 @@
 """Protected spans behind words that a model copies: `PH1` for `{name}`, and back."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from server.service.text.segment import Segment, Span, Target
@@ -11,6 +12,8 @@ DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
 
 _REMNANT = re.compile(r"(?<![^\W\d_])[^\W\d_]+\d+")
 """What a garbled mask leaves behind: letters with digits."""
+_QUOTES = '"“”„«»'
+_MARK = re.compile(rf"[()\[\]{{}}{_QUOTES}]")
 _OPEN_ENDED = re.compile(r"(?:[^\w\s]|\S+[.@/\\_])\S*[^\W\d_]")
 """Placeholders, handles, addresses and files that letters behind would become part of: `%s`, `:name`."""
 
@@ -100,7 +103,7 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
 
 
 def between(segment: Segment) -> list[Segment | Span]:
-    """Cut a sentence at its spans.
+    """Cut a sentence at its spans, and at quotes and brackets whose other one is beyond a span.
 
     Args:
         segment: a sentence.
@@ -108,14 +111,26 @@ def between(segment: Segment) -> list[Segment | Span]:
     Returns:
         Its spans and the parts around them, without tags, in order; empty parts are left out.
     """
-    borders = sorted(
-        {offset for span in segment.spans for offset in (span.start, span.end)} - {0, len(segment.text)}
-    )
+    text = segment.text
+    ends = [0, *(offset for span in segment.spans for offset in (span.start, span.end)), len(text)]
+    borders = {*ends, *_lone_marks(text, zip(ends[::2], ends[1::2], strict=True))} - {0, len(text)}
     starts = {span.start: span for span in segment.spans}
     parts: list[Segment | Span] = []
     position = 0
-    for part in replace(segment, tags=()).cut(borders):
+    for part in replace(segment, tags=()).cut(sorted(borders)):
         span = starts.get(position)
         parts.append(part if span is None else span)
         position += len(part.text)
     return parts
+
+
+def _lone_marks(text: str, parts: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """Find where the quotes and brackets begin and end that are no pairs in their part of a text."""
+    for start, end in parts:
+        marks = [match.span() for match in _MARK.finditer(text, start, end)]
+        counts = Counter(text[first:last] for first, last in marks)
+        if (
+            any(counts[one] != counts[other] for one, other in ("()", "[]", "{}"))
+            or sum(counts[mark] for mark in _QUOTES) % 2
+        ):
+            yield from (offset for mark in marks for offset in mark)

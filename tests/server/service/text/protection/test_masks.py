@@ -133,6 +133,20 @@ def test_parts_between_are_the_text(segment: Segment) -> None:
     assert all(part.text and not part.spans and not part.tags for part in parts if isinstance(part, Segment))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sur « {x} ».", ["sur ", "«", " ", "{x}", " ", "»", "."]),
+        ("a (b {x}) (c)", ["a ", "(", "b ", "{x}", ")", " ", "(", "c", ")"]),
+        ("a (b) {x} „c“ d", ["a (b) ", "{x}", " „c“ d"]),
+    ],
+)
+def test_quotes_and_brackets_around_a_span_are_no_text(text: str, expected: list[str]) -> None:
+    at = text.index("{x}")
+    parts = between(Segment(text, (Span(at, at + 3),)))
+    assert [part.text if isinstance(part, Segment) else "{x}" for part in parts] == expected
+
+
 @pytest.mark.parametrize("output", ["Er Xavierer1 PH1.", "PH1 und CH1", "Servier1 serviert, PH1"])
 def test_what_a_garbled_mask_leaves_behind_is_noticed(output: str) -> None:
     segment = Segment("See {x} there.", (Span(4, 7),))
