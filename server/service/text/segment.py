@@ -15,7 +15,7 @@ from typing import Literal
 _LINE_BREAKS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 # Possessive, for linear time.
 _USUAL = re.compile(r"(?:[A-Za-zÀ-ÖØ-öø-ž]++[,;]?[ '’\-]?)++[.!?]?")
-Escape = Literal["none", "html", "attribute"]
+Escape = Literal["none", "html", "attribute", "icu", "message"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Segment:
         spans: disjoint, ascending.
         tags: ascending by offset; those at one offset in the order of the source. An element may have only
             one of its tags here if a neighbor has the other one.
-        escape: how text is written on its way back.
+        escape: how text is written on its way back; see `writing.escaped`.
     """
 
     text: str

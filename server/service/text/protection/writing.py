@@ -1,9 +1,17 @@
 """Text with its spans and tags as a client gets it."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from server.service.text.segment import Escape, Segment, Span, Tag
+
+# Not within arguments, nor those that quote braces.
+_SYNTAX = r"('[{}#]'|(?<![^\W\d_])'[{}#][^']*'|\{[^{}]*\})"
+_APOSTROPHES = {
+    "icu": re.compile(rf"{_SYNTAX}|(?<=[^\W\d_])'(?=[{{}}#]|\Z)"),
+    "message": re.compile(rf"{_SYNTAX}|'"),
+}
 
 
 def write_segment(segment: Segment) -> str:
@@ -66,8 +74,11 @@ def escaped(text: str, escape: Escape) -> str:
 
     Args:
         text: plain text.
-        escape: `html` for text between tags, `attribute` for a value between quotes of any kind.
+        escape: `html` for text between tags, `attribute` for a value between quotes of any kind; `message`
+            for one of Java, which doubles apostrophes, `icu` for one that needs it before braces alone.
     """
+    if pattern := _APOSTROPHES.get(escape):
+        return pattern.sub(lambda match: match[1] or "''", text)
     if escape == "none" or not text:
         return text
     return html.escape(text, quote=escape == "attribute").replace("\u00a0", "&nbsp;")

@@ -6,6 +6,7 @@ text around a plural is a block of its own: put into the branches, its arguments
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from server.service.text.reading.lines import BLANKS_BEFORE
 from server.service.text.reading.markdown import read_inline
@@ -17,6 +18,7 @@ _SELECTOR = re.compile(r"\s*(?:offset:\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
 _END = re.compile(r"\s*\}")
 _BREAK = re.compile(rf"{BLANKS_BEFORE}[\n\r]\s*")
 _LETTER = re.compile(r"[^\W\d_]")
+_DOUBLED = re.compile(r"(?<=[\w}])''(?=[\w{ ])")
 _DEPTH = 20
 # Arguments while Markdown is read: each is as many copies of one private character as it has characters.
 _FIRST, _LAST = "\ue000", "\uf8ff"
@@ -182,10 +184,23 @@ def _segment(
         for span in segment.spans
     ]
     spans += [
-        Span(*match.span())
+        Span(*match.span(), restored(match[0]))
         for match in _PRIVATE.finditer(segment.text)
         if not any(span.start <= match.start() < span.end for span in segment.spans)
     ]
     tags = tuple(Tag(tag.at, restored(tag.output), tag.pair, tag.opens) for tag in segment.tags)
     spans.sort(key=lambda span: span.start)
-    return Segment(restored(segment.text), tuple(spans), tags)
+    return undoubled(Segment(restored(segment.text), tuple(spans), tags, "icu"))
+
+
+def undoubled(segment: Segment) -> Segment:
+    """Read the doubled apostrophes of a message as apostrophes, and have its translation double its own.
+
+    Args:
+        segment: a block of a message.
+
+    Returns:
+        The block; the same object if no apostrophe is doubled.
+    """
+    plain = segment.rewritten(_DOUBLED, lambda _: "'")
+    return segment if plain is segment else replace(plain, escape="message")

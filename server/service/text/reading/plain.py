@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import count, pairwise
 
-from server.service.text.reading.icu import read_icu
+from server.service.text.reading.icu import read_icu, undoubled
 from server.service.text.reading.lines import Line, read_lines
 from server.service.text.reading.markdown import read_inline
 from server.service.text.reading.wrapping import joined_lines
@@ -19,6 +19,8 @@ _SIMPLE = re.compile(r"(?!\w{1,4}[.)])[^\W\d_][\w ,.'’?!;\"()-]{0,500}(?<! )")
 _COLUMNS_AND_MARKS = ("   ", "www.", "_")
 _LETTER = re.compile(r"[^\W\d_]")
 _BREAK = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+_MESSAGE = re.compile(r"\{\w+[,}]")
+"""An argument, without which two apostrophes may be quotes."""
 _KEY = re.compile(r"\s*[\w.\"'-]+\s*[=:]")
 Range = tuple[int, int]
 
@@ -52,7 +54,7 @@ def read_plain(text: str, *, every_line: bool = False, language: str = "") -> li
             segment = read_inline(text[start:end], breaks, references, number)
             if not _LETTER.search(segment.text):
                 continue
-            blocks.append(segment)
+            blocks.append(undoubled(segment) if _MESSAGE.search(segment.text) else segment)
         if start > position:
             result.append(text[position:start])
         result += blocks

@@ -19,6 +19,19 @@ def test_text_is_escaped_once(escape: Escape, expected: str) -> None:
     assert write("<\"&'\u00a0>", (), (), escape) == expected
 
 
+@pytest.mark.parametrize(
+    ("escape", "text", "expected"),
+    [
+        ("message", "l'aube de {0} n'a '{'rien'}'", "l''aube de {0} n''a '{'rien'}'"),
+        ("message", "l'{0,date,'le' d}", "l''{0,date,'le' d}"),
+        ("icu", "l'aube de l'# et l'{0}", "l'aube de l''# et l''{0}"),
+        ("icu", "'{'l'aube'}' des chiens'", "'{'l'aube'}' des chiens''"),
+    ],
+)
+def test_apostrophes_of_messages_are_doubled(escape: Escape, text: str, expected: str) -> None:
+    assert escaped(text, escape) == expected
+
+
 def test_tags_and_spans_are_written_at_their_places() -> None:
     spans = (Span(2, 5, "<x/>"), Span(6, 7))
     tags = [
