@@ -15,6 +15,7 @@ from server.service.text.protection.symbols import (
     OPERATORS,
     SEPARATOR,
     direct_speech,
+    items,
     pairs_to_tags,
     signs_to_tags,
 )
@@ -166,9 +167,10 @@ def _separators(block: Segment, *, reads_colons: bool) -> list[int]:
     For a model without a colon, what stands before one is a sentence, too.
     """
     text = block.text
+    begun = items(block) if block.tags else []
     colons = () if reads_colons else [(match.end(), match.end()) for match in COLON.finditer(text)]
     if not colons and not MAY_SEPARATE.search(text):
-        return []
+        return begun
     starts = [span.start for span in block.spans]
     are_quotes = "«" in text and "»" in text
     is_sentence = text.rstrip()[-1:] in FINAL_MARKS
@@ -184,7 +186,7 @@ def _separators(block: Segment, *, reads_colons: bool) -> list[int]:
             if not _overlap(block.spans, starts, start, end)
             for offset in (start, end)
             if 0 < offset < len(text)
-        }
+        }.union(begun)
     )
 
 

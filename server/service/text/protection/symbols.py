@@ -116,6 +116,30 @@ def _with_space(text: str, start: int, end: int, first: int, last: int) -> tuple
     return start, end
 
 
+def items(segment: Segment) -> list[int]:
+    """Find where signs begin the items of a list, `✅ Done ❌ Failed`.
+
+    Args:
+        segment: a block whose signs are tags.
+
+    Returns:
+        Offsets of the items; none unless the block begins with a sign and all its signs stand before capitals
+        or digits.
+    """
+    text = segment.text
+    signs = [tag for tag in segment.tags if tag.pair < 0 and _SIGN.fullmatch(tag.output.strip())]
+    places = sorted({tag.at for tag in signs} - {len(text)})
+    if (
+        len(places) < 2
+        or text[: places[0]].strip()
+        or not all(text[at].isupper() or text[at].isdigit() for at in places)
+        or not all(text[at - 1].isspace() for at in places[1:])
+    ):
+        return []
+    is_sentence = text.rstrip()[-1] in FINAL_MARKS and not all("\u20e3" in tag.output for tag in signs)
+    return [] if is_sentence else places[1:]
+
+
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
 FINAL_MARKS = ".!?…"
 _OPENING = re.compile("[(\"\\[{„“«‹»'‘]")
