@@ -95,7 +95,8 @@ def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int
 
 def _as_begun(long: str, short: re.Match[str]) -> str:
     """Give a long form the capital of its abbreviation."""
-    return long[0].upper() + long[1:] if short[0][0].isupper() else long
+    long = short.expand(long)
+    return long[:1].upper() + long[1:] if short[0][0].isupper() else long
 
 
 def fold_spaces(segment: Segment) -> Segment:

@@ -134,6 +134,12 @@ LONG_FORMS = {
 """What abbreviations stand for, written without the white space within them."""
 
 LONG_BESIDE = {
+    "de": (
+        (re.compile(r"(?<![\w-])([A-ZÄÖÜ][a-zß-ÿ]{2,30})(?:[*:_]|/-?)in(nen)?(?!\w)"), r"\1in\2"),
+        (re.compile(r"(?<![\w-])([A-ZÄÖÜ][a-zß-ÿ]{2,30})Innen(?!\w)"), r"\1innen"),
+        (re.compile(r"(?<=[a-zß-ÿ]e)[*:/][nrs](?!\w)"), ""),
+        (re.compile(r"(?<=[ijnr])[*:](?=e[nrs]?(?!\w))"), ""),
+    ),
     "en": (
         (re.compile(r"(?<![\w.])[Nn]o\. ?(?=\d)"), "number "),
         (re.compile(r"(?<=\d )hrs(?![\w.])"), "hours"),
@@ -146,7 +152,7 @@ LONG_BESIDE = {
         (re.compile(r"(?<![\w.])ss?\. ?(?=[IVX]+(?!\w))"), "siglo "),
     ),
 }
-"""What others stand for beside what follows or precedes them: `no. 5`, `w/o sugar`, `s. XX`."""
+"""What others stand for beside what follows or precedes them: `no. 5`, `w/o x`, `s. XX`, `Kolleg*innen`."""
 
 
 @cache

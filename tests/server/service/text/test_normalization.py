@@ -174,6 +174,11 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
         ("es", "el n.º 12 y el nº 3 del s. XX", "el número 12 y el número 3 del siglo XX"),
         ("es", "3.º B, págs. XX", "3.º B, págs. XX"),
         ("de", "no. 5", "no. 5"),
+        ("de", "Kolleg*innen, Kund:innen und Ärzt_innen", "Kolleginnen, Kundinnen und Ärztinnen"),
+        ("de", "MitarbeiterInnen bei LinkedIn", "Mitarbeiterinnen bei LinkedIn"),
+        ("de", "Bürger/-innen, eine/n Lehrer/in", "Bürgerinnen, eine Lehrerin"),
+        ("de", "Jede*r und ein*e gute:r", "Jede und eine gute"),
+        ("de", "check:in log_in Öl:ein um 8:r", "check:in log_in Öl:ein um 8:r"),
     ],
 )
 def test_what_is_short_beside_a_number_is_written_out(language: str, text: str, expected: str) -> None:

@@ -71,6 +71,7 @@ PLAIN = (
     "Mr. Smith met Mrs. Jones at St. Mary's, i.e. in the old church, e.g. on Sundays.",
     "It is open 24/7, and/or on request :) isn't it?",
     "Here and/or there, this /and that, 5 /day, he/she/they, home/away, images/videos, tests and docs.",
+    "Liebe Kolleg_innen und Ärzt_innen!",
     "The country of origin/destination, a feature/bug, the release/launch; 3 x chocolate.",
     "He came at 3, left at 8 and slept (badly) until noon; then: coffee! Um 8 am Montag, um 9 am besten.",
     "\"Well,\" said she, 'that's what I'd call a well-known, state-of-the-art, 13-year-old joke...'",
