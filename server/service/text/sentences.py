@@ -30,6 +30,7 @@ from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import Way
 from server.service.text.output.checks import MARKS, Checked, marks_agree, numbers_agree, without_loops
+from server.service.text.output.ordinals import localized
 from server.service.text.protection.linking import Links
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
@@ -116,6 +117,8 @@ class SentenceTranslator:
         if way.guard == "mend" and draft.hypotheses[0].alarms:
             draft = yield from self._mended(segment, way, begin, draft)
             fired = {reason: None for reason in fired if reason not in draft.withdrawn}
+        if way.guard != "off":
+            draft = self._with_ordinals(segment, way, draft)
         left = draft.hypotheses[0].alarms
         guards = [(reason, "kept" if reason in left else "mended") for reason in fired]
         links: Links = self._model.aligner.links
@@ -144,6 +147,15 @@ class SentenceTranslator:
             placed = tuple(self._placed(segment, best.target, links))
             delivered = Delivered(segment, best.target, placed, best.written, best.runs)
         return TranslatedSentence(*kept, draft.finish_reason, tuple(guards), draft.rung, terms, delivered)
+
+    def _with_ordinals(self, segment: Segment, way: Way, draft: Draft) -> Draft:
+        def changed(text: str) -> str:
+            return localized(text, segment.text, way.source, way.target)
+
+        return replace(
+            draft,
+            hypotheses=tuple(replace(one, target=map_text(one.target, changed)) for one in draft.hypotheses),
+        )
 
     def _draft(
         self, segment: Segment, way: Way, begin: tuple[int, ...], limit: int | None = None
