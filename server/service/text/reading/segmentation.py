@@ -20,7 +20,9 @@ _MARKS = ".!?…"
 # Before a full stop they make the library panic: `B\u00a0.`
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # A mark, perhaps closed, white space, perhaps opened, a capital or a digit: all places that a rule may add.
-_CANDIDATE = re.compile(f"[{_MARKS}][{_CLOSERS}]{{0,3}}\\s+(?=[\"'“„«»‹(\\[¿¡]{{0,3}}[^\\W_a-z])")
+_CANDIDATE = re.compile(
+    f"[{_MARKS}][{_CLOSERS}]{{0,3}}\\s+(?=[\"'“„«»‹(\\[¿¡]{{0,3}}[^\\W_a-z])|[!?]{{2}}\\s+(?=\\w)"
+)
 # Without a space between them: `I went.She came.`, but not `System.Out`.
 _GLUED_BEFORE = re.compile(r"\s[a-zß-ÿ]{2,20}[.!?]$")
 _GLUED_AFTER = re.compile(r"[A-ZÀ-Þ][a-zß-ÿ]*[,']?\s+\w")
@@ -44,6 +46,8 @@ _INITIALS = re.compile(r"(?:[^\W\d_]\.-?)*[^\W\d_]")
 _NEXT = re.compile(r"[\s\"'“„«»‹(\[¿¡*_]{0,8}(\w+)")
 _ROMAN = re.compile(r"[IVXLC]{2,}")
 _ELLIPSIS = re.compile(rf"(?:\.\.+|…)[{_CLOSERS}]{{0,3}}$")
+_REPEATED = ("!!", "??", "!?", "?!")
+"""Behind them a sentence begins, whatever its letters: `omg!!! i know`."""
 _STOP_CLOSED = re.compile(rf"\.([{_CLOSERS}]{{1,3}})$")
 # What follows a last mark and belongs to it: closing marks at once, symbols and emoji also after a space.
 _TAIL = re.compile(
@@ -147,6 +151,8 @@ def _judge(text: str, start: int, border: int, words: Abbreviations, kept_ends: 
     if _ELLIPSIS.search(trimmed):
         begins = word[:1].isupper() and (not words.ordinal_stops or word.lower() in words.starters)
         return "border" if begins and word not in ("I", "A") else "none"
+    if trimmed[-2:] in _REPEATED:
+        return "border"
     if not trimmed.endswith("."):
         closed = _STOP_CLOSED.search(trimmed)
         return "border" if closed and ")" in closed[1] and word[:1].isupper() else "unknown"

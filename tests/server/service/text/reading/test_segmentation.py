@@ -61,6 +61,7 @@ He came. |"Hello," she said.
 She asked (why?) and left. |He stayed.
 (I was late.) |He waited.
 What?! |No way!
+omg!! |i know it. |Why?? |he left.
 Is it 3.14? |Yes, it is 3.14.
 Go to www.example.com. |It is good.
 Version 2.0.1 is out. |Get it now.
