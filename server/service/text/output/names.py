@@ -155,7 +155,7 @@ class Names(FullNames):
             place = small.get(name.lower())
             if (
                 place is None
-                or name[1:] != name[1:].lower()
+                or (name[1:] != name[1:].lower() and not name.isupper())
                 or is_common(name, target_language)
                 or is_common(name, language)
                 or not self._is_surely_name(segment.text, match, said, language)
@@ -218,6 +218,8 @@ class Names(FullNames):
 
     def _is_surely_name(self, text: str, match: re.Match[str], said: Collection[str], language: str) -> bool:
         """Tell whether a word is a name that may not lose its capital; a noun with many pieces often is."""
+        if match[0].isupper():
+            return not self._is_known(match[0])
         if _begins(text[: match.start()].rstrip(), language):
             return self._is_in_full_name(text, match, said, language)
         if language in CAPITAL_NOUNS and self._count(match[0]) < MANY_PIECES:

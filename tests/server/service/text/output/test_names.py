@@ -139,6 +139,8 @@ def test_full_names_count_where_a_capital_says_nothing(
         ("I met Kowalski there.", "Ich traf dort den kowalskis.", "Ich traf dort den kowalskis."),
         ("I met Kowalski there.", "Siehe x/kowalski und @kowalski.", "Siehe x/kowalski und @kowalski."),
         ("Achterberg called.", "Es rief achterberg.", "Es rief achterberg."),  # begins the sentence
+        ("See (NASDAQ) or KETTARA there.", "Siehe (nasdaq), kettara.", "Siehe (NASDAQ), KETTARA."),
+        ("It is TERRIBLE there.", "Es ist terrible.", "Es ist terrible."),
         ("Rosalind Achterberg called.", "Rosalind achterberg.", "Rosalind Achterberg."),
         ("Go to Sales there.", "Gehe zu sales.", "Gehe zu sales."),  # a word that the model knows
         ("I MET KOWALSKI THERE.", "Ich traf kowalski.", "Ich traf kowalski."),
