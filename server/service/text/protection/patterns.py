@@ -129,7 +129,9 @@ _HALF_DAY = (
     rf"(?:[apAP]\. ?[mM](?:\.(?!{_STOP_OF_SENTENCE}))?|[aApP]M|pm|am(?! (?:[A-ZÄÖÜ\d]|\w{{2,20}}en(?!\w))))"
 )
 _NUMBER = "|".join([
-    r"(?<![\w.])[A-Za-z]\w{0,20}(?P<gap> ?)(?:[<>=≤≥]|[!=<>]=)(?P=gap)[+\-−]?\d[\d.,]*(?<=\d)(?!\w)",  # n = 5
+    # n = 5, a != b
+    r"(?<![\w.])(?:[A-Za-z]\w{0,20}(?P<gap> ?)(?:[<>=≤≥]|[!=<>]=)(?P=gap)[+\-−]?\d[\d.,]*(?<=\d)"
+    r"|[A-Za-z](?P<space> ?)(?:[<>=≤≥≠]|[!=<>]=)(?P=space)[A-Za-z])(?![\w'’])",
     r"(?<![\w.,])\d{1,2} ?h ?\d\d(?!\w)",
     # 1920×1080, 3 x 4 m, M8 x 40 mm
     r"(?<![\w.,])[A-Z]?\d+(?:[.,]\d+)?(?: ?[×✕x] ?\d+(?:[.,]\d+)?){1,3}"
@@ -145,6 +147,9 @@ _NUMBER = "|".join([
     r"(?:[\-+][A-Za-z0-9]{1,40}(?:\.[A-Za-z0-9]{1,40}){0,4})?(?!\w|,\d)",
     r"(?<!\w)[vV]\d{1,9}(?:\.\d{1,9}){0,3}(?!\w)",
     rf"(?<![\w.,:])\d{{1,2}}(?::\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?{_HALF_DAY})?| ?{_HALF_DAY})(?!\w)",  # time
+    # $100k–$150k; 49,– €
+    rf"[{_CURRENCY}]\d[\d.,]*(?:[kKmM]|bn)?[-–][{_CURRENCY}]?\d[\d.,]*(?<=\d)(?:[kKmM]|bn)?(?!\w)",
+    rf"(?<![\w.,])\d{{1,6}}[.,][-–—](?: ?[{_CURRENCY}])?(?![\w-])",
     rf"(?:[{_CURRENCY}]|(?<!\w)(?:US|C|A|HK)\$|(?<!\w)(?:EUR|USD|GBP|CHF) ?)"
     r" ?[+\-−]?\d[\d.,'’\u00a0\u202f]*\d",
     rf"[{_CURRENCY}] ?\d(?!\d)",
@@ -160,6 +165,7 @@ _NUMBER = "|".join([
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
     r"(?<!\w)et al\.",
+    r"(?<![\w/])(?:(?!Y/O)[A-Z]/[A-Z]|c/o|m/[wf]/[dx])(?![\w/])",  # I/O, A/B
     r"(?<!\w)(?:[ACGT]{10,1000}|[ACGU]{10,1000})(?!\w)",  # bases of DNA and RNA
     r"(?<![\w\-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w\-])",
     # Every part is in capitals or has a digit: `MX-7040b`, but neither `13-year-old` nor `CO2-Steuer`.
