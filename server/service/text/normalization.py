@@ -94,8 +94,10 @@ def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int
 
 
 def _as_begun(long: str, short: re.Match[str]) -> str:
-    """Give a long form the capital of its abbreviation."""
+    """Give a long form the capital of its abbreviation, and a space before what it would touch."""
     long = short.expand(long)
+    if long and short.string[short.end() : short.end() + 1].isalnum():
+        long += " "
     return long[:1].upper() + long[1:] if short[0][0].isupper() else long
 
 

@@ -141,15 +141,15 @@ LONG_BESIDE = {
         (re.compile(r"(?<=[ijnr])[*:](?=e[nrs]?(?!\w))"), ""),
     ),
     "en": (
-        (re.compile(r"(?<![\w.])[Nn]o\. ?(?=\d)"), "number "),
+        (re.compile(r"(?<![\w.])[Nn]o\.(?= ?\d)"), "number"),
         (re.compile(r"(?<=\d )hrs(?![\w.])"), "hours"),
-        (re.compile(r"(?<![^\s(])w/o ?(?=\w)"), "without "),
-        (re.compile(r"(?<![^\s(])w/ ?(?=\w)"), "with "),
+        (re.compile(r"(?<![^\s(])w/o(?= ?\w)"), "without"),
+        (re.compile(r"(?<![^\s(])w/(?= ?\w)"), "with"),
     ),
-    "fr": ((re.compile(r"(?<![\w.])[Nn][°º] ?(?=\d)"), "numéro "),),
+    "fr": ((re.compile(r"(?<![\w.])[Nn][°º](?= ?\d)"), "numéro"),),
     "es": (
-        (re.compile(r"(?<![\w.])[Nn](?:\.[º°]|[º°]) ?(?=\d)"), "número "),
-        (re.compile(r"(?<![\w.])ss?\. ?(?=[IVX]+(?!\w))"), "siglo "),
+        (re.compile(r"(?<![\w.])[Nn](?:\.[º°]|[º°])(?= ?\d)"), "número"),
+        (re.compile(r"(?<![\w.])ss?\.(?= ?[IVX]+(?!\w))"), "siglo"),
     ),
 }
 """What others stand for beside what follows or precedes them: `no. 5`, `w/o x`, `s. XX`, `Kolleg*innen`."""

@@ -170,6 +170,7 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
         ("en", "Say no. 12 can wait, no.", "Say number 12 can wait, no."),
         ("en", "tea w/o sugar, w/ milk (w/ice)", "tea without sugar, with milk (with ice)"),
         ("en", "every 4-6 hrs or so; a km/h", "every 4-6 hours or so; a km/h"),
+        ("en", "no.5", "number 5"),
         ("fr", "la facture n° 12, N°3 ; 5 °C", "la facture numéro 12, Numéro 3 ; 5 °C"),
         ("es", "el n.º 12 y el nº 3 del s. XX", "el número 12 y el número 3 del siglo XX"),
         ("es", "3.º B, págs. XX", "3.º B, págs. XX"),
@@ -183,6 +184,11 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
 )
 def test_what_is_short_beside_a_number_is_written_out(language: str, text: str, expected: str) -> None:
     assert spell_out(Segment(text), language, lambda _: 1).text == expected
+
+
+def test_what_is_written_out_stays_in_its_element() -> None:
+    segment = Segment("Order no. 5", tags=(Tag(6, "<b>", 0, opens=True), Tag(9, "</b>", 0)))
+    assert [tag.at for tag in spell_out(segment, "en", len).tags] == [6, 12]
 
 
 @pytest.mark.parametrize(
