@@ -143,8 +143,10 @@ def items(segment: Segment) -> list[int]:
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
 FINAL_MARKS = ".!?…"
 _OPENING = re.compile("[(\"\\[{„“«‹»'‘]")
-_SINGLE = re.compile(r"(?<![\w'’\"“„])['‘](?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)['’](?!\w)")
-"""Names of buttons, and words spoken of: the `'Save'` button; nothing with an apostrophe, no speech."""
+_SINGLE = re.compile(
+    r"(?<![\w'’\"“„])['‘](?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})['’](?!\w)"
+)
+"""Names of buttons, and words spoken of: the `'Save'` button, `'{name}'`; neither apostrophes nor speech."""
 
 
 def direct_speech(text: str) -> list[tuple[int, int]]:

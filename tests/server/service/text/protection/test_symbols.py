@@ -151,6 +151,7 @@ def test_what_only_looks_like_a_sign_stays(text: str) -> None:
         ("»Ja«, sagte er", "Ja, sagte er"),
         ("Home » Chairs", "Home » Chairs"),
         ("Press 'Save as' or ‘Ok’ now", "Press Save as or Ok now"),
+        ("No '%s' or '$file'", "No %s or $file"),
         ("in the '80s and '90s, rock 'n' roll", "in the '80s and '90s, rock 'n' roll"),
         ("Tom's dogs' and boys' toys", "Tom's dogs' and boys' toys"),
         ("'Come,' he said, 'in.'", "'Come,' he said, 'in.'"),
