@@ -36,9 +36,6 @@ _ERRATIC = re.compile(r"(?<![\w-])(?=[^\W\d_]*[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ])[^\
 _INVERTED = re.compile(r"\W*(?:[^\W\d_]|[a-zß-öø-ÿ](?:['’]?[A-ZÀ-ÖØ-Þ])+)\W*")
 """A word as the Caps Lock key has it: `gOOD`, `i`."""
 _APOSTROPHES = "'’"
-_UNDER_100 = "(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})"
-_ROMAN = re.compile(rf"(?=\w{{3}}){_UNDER_100}|(?=\w{{4}})M{{1,3}}(?:C[MD]|D?C{{0,3}}){_UNDER_100}")
-"""Numerals that are no words: `XVIII`, `MMXXIV`, neither `VI` nor `MIX`."""
 # English days and months, which are never seen in small letters; German ones are nouns.
 _ALWAYS_CAPITAL = words(
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July"
@@ -104,7 +101,7 @@ class Truecaser:
 
     def _best(self, match: re.Match[str]) -> str:
         word = match[0]
-        if not word.isalpha() or _ROMAN.fullmatch(word):
+        if not word.isalpha():
             return word
         lower = word.lower()
         before = match.string[match.start() - 1 : match.start()]

@@ -92,7 +92,7 @@ _PROGRAMS = (
 )
 _PROGRAM = f"(?:{'|'.join(_PROGRAMS)})"
 _PROGRAM_ENDS = tuple(f"{name} " for name in _PROGRAMS)
-_OF_LETTERS = re.compile(r"et al\.|[ACGTU]{10}|IBAN|BIC")
+_OF_LETTERS = re.compile(r"et al\.|[ACGTU]{10}|IBAN|BIC|[IVXLCDM]{3}")
 _SUBCOMMAND = (
     "up|down|pull|push|run|build|exec|logs|ps|restart|install|update|upgrade|remove|start|stop|status|enable"
     "|disable|clone|commit|checkout|merge|rebase|fetch|stash|add|init|test|ci|apply|get|delete"
@@ -162,6 +162,12 @@ _NUMBER = "|".join([
     r"(?<![\w.,])\d+(?:[-–]\d+){1,8}(?![\w])",
     r"(?<![\w.,])\d{4,}(?![\w])",
 ])  # fmt: skip
+# Roman numerals that are no words: `XVIII`, `MMXXIV`, neither `VI` nor `MIX`.
+_UNDER_100 = "(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})"
+_ROMAN = (
+    rf"(?<![\w.'’\-])(?:(?=[IVXL]{{3}}){_UNDER_100}|(?=[IVXLCDM]{{4}})M{{1,3}}(?:C[MD]|D?C{{0,3}}){_UNDER_100})"
+    r"(?![\w\-])"
+)
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
     r"(?<!\w)et al\.",
@@ -210,6 +216,7 @@ _ALWAYS = re.compile(
             _STREET,
             _NUMBER,
             _SERIAL,
+            _ROMAN,
             _DOTTED,
         ]
     )
@@ -219,7 +226,7 @@ _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(
-    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|[ACGTU]{10}|IBAN|BIC"
+    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|[ACGTU]{10}|IBAN|BIC|[IVXLCDM]{3}"
     rf"|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
 )
 _LAST = ".,;:!?…'\"’”»)]}"
@@ -245,7 +252,7 @@ def find_spans(text: str, protect: Sequence[Any] = ()) -> list[Span]:
 
 
 def has_spans_of_letters(text: str) -> bool:
-    """Tell whether a text of nothing but letters may hold spans: commands, bases of DNA, `et al.`, a BIC."""
+    """Tell whether a text of nothing but letters may hold spans: commands, bases of DNA, `et al.`, `XVI`."""
     return any(name in text for name in _PROGRAM_ENDS) or _OF_LETTERS.search(text) is not None
 
 

@@ -65,7 +65,7 @@ SERIALS = (
     "IBAN DE89 3704 0044 0532 0130 00", "IBAN", "BIC: DEUTDEDB", "BIC COBADEFFXXX",
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
     "sk-4f9aA81bQ",
-    "UTF-8", "R2-D2", "A/B", "I/O", "c/o", "m/w/d",
+    "UTF-8", "R2-D2", "XVIII", "MMXXIV", "III", "A/B", "I/O", "c/o", "m/w/d",
     "PH1", "Q7", "XX1", "H2O", "A4", "mp3", "i18n", "0x8007064c", "Na+",
     "H₂O", "CO₂", "⌘⇧P",
 )  # fmt: skip
@@ -73,6 +73,7 @@ PLAIN = (
     "Mr. Smith met Mrs. Jones at St. Mary's, i.e. in the old church, e.g. on Sundays.",
     "It is open 24/7, and/or on request :) isn't it?",
     "Here and/or there, this /and that, 5 /day, he/she/they, home/away, images/videos, tests and docs.",
+    "DIX MIX CIVIL IL VI LE XIXe, XXL, MIL, VIXI; I, V, X. Et XL-XXL, l'III.",
     "Liebe Kolleg_innen und Ärzt_innen!",
     "The country of origin/destination, a feature/bug, the release/launch; 3 x chocolate.",
     "He came at 3, left at 8 and slept (badly) until noon; then: coffee! Um 8 am Montag, um 9 am besten.",
