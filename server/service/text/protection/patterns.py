@@ -171,7 +171,8 @@ _ROMAN = (
 # Article and serial numbers, hashes, keys (`sk-4f9a1b`): letters and digits in one word; symbols of ions.
 _SERIAL = "|".join([
     r"(?<!\w)et al\.",
-    r"(?<![\w/])(?:(?!Y/O)[A-Z]/[A-Z]|c/o|m/[wf]/[dx])(?![\w/])",  # I/O, A/B
+    r"(?<![\w/])(?:c/o|m/[wf]/[dx])(?![\w/])",
+    r"(?<![^\W_])(?P<same>[A-Za-z])(?P=same){3,}(?![^\W_])",  # ffffff
     r"(?<!\w)(?:[ACGT]{10,1000}|[ACGU]{10,1000})(?!\w)",  # bases of DNA and RNA
     r"(?<![\w\-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w\-])",
     # Every part is in capitals or has a digit: `MX-7040b`, but neither `13-year-old` nor `CO2-Steuer`.
@@ -226,8 +227,8 @@ _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(
-    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|et al\.|[ACGTU]{10}|IBAN|BIC|[IVXLCDM]{3}"
-    rf"|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
+    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|([A-Za-z])\1{3}"
+    rf"|{_OF_LETTERS.pattern}|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
 )
 _LAST = ".,;:!?…'\"’”»)]}"
 _OPENING = {")": "(", "]": "[", "}": "{"}

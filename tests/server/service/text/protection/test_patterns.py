@@ -65,7 +65,7 @@ SERIALS = (
     "IBAN DE89 3704 0044 0532 0130 00", "IBAN", "BIC: DEUTDEDB", "BIC COBADEFFXXX",
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
     "sk-4f9aA81bQ",
-    "UTF-8", "R2-D2", "XVIII", "MMXXIV", "III", "A/B", "I/O", "c/o", "m/w/d",
+    "UTF-8", "R2-D2", "XVIII", "MMXXIV", "III", "ffffff", "c/o", "m/w/d",
     "PH1", "Q7", "XX1", "H2O", "A4", "mp3", "i18n", "0x8007064c", "Na+",
     "H₂O", "CO₂", "⌘⇧P",
 )  # fmt: skip
