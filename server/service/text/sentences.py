@@ -29,13 +29,20 @@ from server.service.text.glossary.substitution import TermSubstitution, term_lin
 from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import Way
-from server.service.text.output.checks import MARKS, Checked, marks_agree, numbers_agree, without_loops
+from server.service.text.output.checks import (
+    MARKS,
+    SINGLE_MARKS,
+    Checked,
+    marks_agree,
+    numbers_agree,
+    without_loops,
+)
 from server.service.text.output.ordinals import localized
 from server.service.text.protection.linking import Links
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
-from server.service.text.protection.symbols import before_letter, pairs_to_tags, spaced
+from server.service.text.protection.symbols import SINGLE_QUOTED, before_letter, pairs_to_tags, spaced
 from server.service.text.protection.writing import write
 from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 
@@ -357,9 +364,11 @@ class SentenceTranslator:
     def _with_own_marks(self, segment: Segment, best: Hypothesis) -> Hypothesis:
         """Put the source's pairs of quotes and brackets in the place of those that were written."""
         tagged = pairs_to_tags(replace(segment, tags=()))
-        if not tagged.tags or MARKS.search(tagged.text):
+        if not tagged.tags or MARKS.search(_outside(tagged)):
             return best
         bare = map_text(best.target, lambda text: MARKS.sub("", text))
+        if SINGLE_QUOTED.search(segment.text):
+            bare = map_text(bare, lambda text: SINGLE_MARKS.sub("", text))
         alarms = tuple(alarm for alarm in best.alarms if alarm != "marks")
         return replace(best, target=self._with_pairs(tagged, bare), alarms=alarms)
 

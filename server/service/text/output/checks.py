@@ -13,6 +13,7 @@ from text_to_num import alpha2digit
 
 from export.lexicon import Lexicon, coverage, is_covered
 from server.service.text.detection.triage import is_surely_in
+from server.service.text.protection.symbols import SINGLE_QUOTED
 from server.service.text.segment import Segment, Target, is_usual
 
 REASONS = (
@@ -41,6 +42,8 @@ _BRACKETS = "()[]{}"
 _QUOTES = '"“”„«»'
 MARKS = re.compile(r"[()\[\]{}\"“”„«»]")
 """The brackets and quotes that `marks_agree` counts."""
+SINGLE_MARKS = re.compile(r"(?<!\w)(?P<opening>['‘])(?=\S)|(?<=\S)['’](?!\w)")
+"""Single quotes and what may be some."""
 _LONG_WORD, _OFTEN = 24, 3
 _FEWEST_PLAIN = 3
 """Words in small letters that a sentence has at least which is no title and no list of names."""
@@ -246,7 +249,11 @@ def _spelled(text: str, language: str) -> Counter[str]:
 
 
 def marks_agree(source: Segment, target: Target) -> bool:
-    """Tell whether brackets and double quotes are as many as in the source."""
+    """Tell whether brackets and double quotes are as many as in the source, and single ones not fewer."""
+    if singles := len(SINGLE_QUOTED.findall(source.text)):
+        opened = [match["opening"] is not None for match in SINGLE_MARKS.finditer(target.text)]
+        if min(opened.count(True), opened.count(False)) < singles:
+            return False
     if any(source.text.count(mark) != target.text.count(mark) for mark in _BRACKETS):
         return False
     return sum(map(source.text.count, _QUOTES)) == sum(map(target.text.count, _QUOTES))

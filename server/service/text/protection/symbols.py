@@ -143,7 +143,7 @@ def items(segment: Segment) -> list[int]:
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
 FINAL_MARKS = ".!?…"
 _OPENING = re.compile("[(\"\\[{„“«‹»'‘]")
-_SINGLE = re.compile(
+SINGLE_QUOTED = re.compile(
     r"(?<![\w'’\"“„])['‘](?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})['’](?!\w)"
 )
 """Names of buttons, and words spoken of: the `'Save'` button, `'{name}'`; neither apostrophes nor speech."""
@@ -202,8 +202,9 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
             opened.append((place, '"'))
     pairs += [
         (match.start(), match.end() - 1)
-        for match in _SINGLE.finditer(text)
-        if match.start() not in inside and match.end() - 1 not in inside
+        for match in SINGLE_QUOTED.finditer(text)
+        if inside.isdisjoint((match.start(), match.end() - 1))
+        and not (knows(match[0][0]) and knows(match[0][-1]))
     ]
     if not pairs:
         return segment

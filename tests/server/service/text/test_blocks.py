@@ -38,7 +38,6 @@ def shown(pieces: list[str | Segment]) -> list[str]:
         ('The word: "tree" is short.', ['‹The word: "tree" is short.›']),
         ("Lisez « Le Monde » ici.", ["‹Lisez Le Monde ici.›"]),
         ("The += sign joins texts.", ["‹The sign joins texts.›"]),
-        ("Press 'Save' now.", ["‹Press Save now.›"]),
         ("d-d-don't go", ["‹don't go›"]),
         ("Er rief: »Ja!« und ging", ["‹Er rief:›", " ", "»", "‹Ja!›", "« ", "‹und ging›"]),
         ("✅ Sent ❌ Lost it", ["✅ ", "‹Sent›", " ", "❌ ", "‹Lost it›"]),

@@ -248,6 +248,11 @@ def test_numbers_disagree(languages: str, source: str, target: str) -> None:
         ("He said yes.", 'Er sagte "ja".', False),
         ('He said "yes".', 'Er sagte "ja.', False),
         ("It's Tom's.", "Es ist Tom's.", True),
+        ("The 'Save' button", "Die Schaltfläche Speichern", False),
+        ("The 'Save' button", "Die Schaltfläche 'Speichern", False),
+        ("The 'Save' button", "Le bouton 'Enregistrer l'image'", True),
+        ("The ‘Save’ button", "Die Schaltfläche 'Speichern'", True),
+        ("The boys' and dogs' toys", "Die Spielzeuge", True),
         ("", "", True),
     ],
 )

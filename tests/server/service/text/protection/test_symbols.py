@@ -163,6 +163,7 @@ def test_pairs_are_quotes_and_brackets_that_close(text: str, left: str) -> None:
 
 def test_marks_that_the_model_has_stay() -> None:
     assert pairs_to_tags(Segment('("a")'), '"'.__contains__).text == '"a"'
+    assert pairs_to_tags(Segment("The 'save' key"), "'".__contains__).text == "The 'save' key"
     assert pairs_to_tags(Segment("« a » et « b »"), "«»".__contains__).text == "« a » et « b »"
 
 
