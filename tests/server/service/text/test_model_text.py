@@ -45,3 +45,10 @@ def test_what_the_exporter_measured_is_used(repository: Path) -> None:
         parts = [text[start:end] for start, end in zip([0, *borders], [*borders, len(text)], strict=True)]
         assert max(len(tokenizer.encode(part)) for part in parts) <= most
     assert ModelText(tokenizer, 400).clause_borders(Segment(text), "en") == []
+
+
+def test_three_points_are_read_as_one_character(model: ModelText) -> None:
+    text = "Well... I know... it."
+    assert model.forms(text, as_it_stands=False) == [("Well… I know… it.", False)]
+    assert model.forms(text, as_it_stands=True) == [(text, False)]
+    assert model.forms("So....  Wait...", as_it_stands=False) == [("So....  Wait...", False)]
