@@ -96,7 +96,9 @@ def unmasked(output: str, segment: Segment, masks: Sequence[str]) -> Target | No
         spans.append(replace(span, start=length, end=length + len(own)))
         length += len(own)
         position = end
-        if output[end : end + 1].isalpha() and _OPEN_ENDED.fullmatch(own):
+        if own.endswith(".") and output[end : end + 1] == "." != output[end + 1 : end + 2]:
+            position += 1  # `5 p.m.` ends a sentence, too
+        elif output[end : end + 1].isalpha() and _OPEN_ENDED.fullmatch(own):
             text.append("'")
             length += 1
     return Target("".join([*text, output[position:]]), tuple(spans))

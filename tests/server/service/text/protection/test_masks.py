@@ -108,6 +108,15 @@ def test_an_ending_lengthens_no_placeholder(kept: str, expected: str) -> None:
     assert target.text[span.start : span.end] == kept
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [("Um PH1. Mai", "Um 5 p.m. Mai"), ("Um PH1.", "Um 5 p.m."), ("PH1...", "5 p.m....")],
+)
+def test_a_stop_of_a_span_is_not_doubled(output: str, expected: str) -> None:
+    target = unmasked(output, Segment("5 p.m.", (Span(0, 6),)), ["PH1"])
+    assert target is not None and target.text == expected
+
+
 @pytest.mark.parametrize("output", ["Nimm PH1, PH2!", "(PH2)PH1", "PH1-PH2", "PH2/PH1 3", "PH1PH2"])
 def test_marks_and_masks_may_touch(output: str) -> None:
     segment = Segment("Take {a} and {b}.", (Span(5, 8), Span(13, 16)))
