@@ -142,7 +142,7 @@ LONG_BESIDE = {
     ),
     "en": (
         (re.compile(r"(?<![\w.])[Nn]o\.(?= ?\d)"), "number"),
-        (re.compile(r"(?<=\d )hrs(?![\w.])"), "hours"),
+        (re.compile(r"(?<=\d )hrs(?!\w|\. [a-z])"), "hours"),
         (re.compile(r"(?<![^\s(])w/o(?= ?\w)"), "without"),
         (re.compile(r"(?<![^\s(])w/(?= ?\w)"), "with"),
     ),

@@ -169,7 +169,7 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
         ("en", "Order no. 4711 is No. 5.", "Order number 4711 is Number 5."),
         ("en", "Say no. 12 can wait, no.", "Say number 12 can wait, no."),
         ("en", "tea w/o sugar, w/ milk (w/ice)", "tea without sugar, with milk (with ice)"),
-        ("en", "every 4-6 hrs or so; a km/h", "every 4-6 hours or so; a km/h"),
+        ("en", "4-6 hrs or so; a km/h; 4 hrs. or 3 hrs.", "4-6 hours or so; a km/h; 4 hrs. or 3 hours."),
         ("en", "no.5", "number 5"),
         ("fr", "la facture n° 12, N°3 ; 5 °C", "la facture numéro 12, Numéro 3 ; 5 °C"),
         ("es", "el n.º 12 y el nº 3 del s. XX", "el número 12 y el número 3 del siglo XX"),
