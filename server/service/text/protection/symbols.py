@@ -99,9 +99,11 @@ def spaced(at: int, tag: Tag, text: str) -> Tag:
         text: of the translation.
     """
     sign = tag.output.strip()
-    if tag.pair >= 0 or sign == tag.output or tag.output[0] in "\r\n":
-        return tag
     before, behind = text[max(0, at - 1) : at], text[at : at + 1]
+    if tag.closes and tag.output.endswith(" ") and not behind.isalnum():
+        return replace(tag, output=sign)
+    if tag.pair >= 0 or sign == tag.output or tag.breaks_line:
+        return tag
     left = " " if before and not before.isspace() else ""
     right = " " if behind.isalnum() else ""
     return replace(tag, output=left + sign + right)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from server.service.text.reading.markup.tokens import WHITE
@@ -173,13 +173,16 @@ def to_segment(part: list[Item], markup: str) -> Segment:
         markup: the source.
     """
     text: list[str] = []
-    length, last = 0, ""
+    length, last, before = 0, "", ""
     spans: list[Span] = []
     tags: list[Tag] = []
     for item in part:
         output = markup[item.start : item.end]
         new = item.text
         if item.kind == "text" and last in ("", " ") and not item.keeps_white:
+            is_empty = before == "close" and len(tags) > 1 and tags[-2].pair == tags[-1].pair
+            if new[:1] == " " and (before == "lone" or is_empty):  # a picture keeps its space
+                tags[-1] = replace(tags[-1], output=f"{tags[-1].output} ")
             new = new.lstrip(" ")
         elif item.kind == "break" and last != " ":
             new = " "
@@ -190,6 +193,7 @@ def to_segment(part: list[Item], markup: str) -> Segment:
             length, last = length + len(new), new[-1]
         if item.kind not in ("text", "verbatim"):
             tags.append(Tag(length, output, item.number, item.kind == "open"))
+        before = item.kind
     return Segment("".join(text), tuple(spans), tuple(tags), "html")
 
 

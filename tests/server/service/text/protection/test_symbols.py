@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.service.text.protection.symbols import before_letter, pairs_to_tags, signs_to_tags
+from server.service.text.protection.symbols import pairs_to_tags, signs_to_tags, spaced
 from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Escape, Segment, Span, Tag
 
@@ -178,3 +179,19 @@ def test_a_mnemonic_is_before_a_letter(at: int, output: str, expected: int) -> N
 def test_a_pair_of_which_the_model_has_one_mark_leaves(known: str) -> None:
     assert pairs_to_tags(Segment("He said « yes » to it."), known.__contains__).text == "He said yes to it."
     assert pairs_to_tags(Segment("He said « yes »"), "«»".__contains__).text == "He said « yes »"
+
+
+@pytest.mark.parametrize(
+    ("tag", "at", "output"),
+    [
+        (Tag(0, "😀 "), 6, " 😀"),
+        (Tag(0, "<img> "), 3, "<img> "),
+        (Tag(0, "<img> "), 6, " <img>"),
+        (Tag(0, "</i> ", 1), 3, "</i> "),
+        (Tag(0, "</i> ", 1), 6, "</i>"),
+        (Tag(0, "  \n"), 3, "  \n"),
+        (Tag(0, "\n"), 3, "\n"),
+    ],
+)
+def test_a_sign_has_its_space_where_a_word_is_and_a_line_break_stays(tag: Tag, at: int, output: str) -> None:
+    assert spaced(at, tag, "Du da!.").output == output

@@ -53,7 +53,7 @@ def shown(markup: str) -> list[str]:
     ("markup", "expected"),
     [
         ("plain text", ["plain text"]),
-        ("<a href=/x/>y</a> <a href='/'/> z", ["[<a href=/x/>]y[</a>] [<a href='/'/>]z"]),
+        ("<a href=/x/>y</a> <a href='/'/> z", ["[<a href=/x/>]y[</a>] [<a href='/'/> ]z"]),
         ("&#00000000065;&#99999999;B", ["AB"]),
         ("<p>Hello <b>world</b></p>", ["Hello [<b>]world[</b>]"]),
         ("<p>One</p> <p>Two</p>", ["One", "Two"]),
@@ -63,14 +63,16 @@ def shown(markup: str) -> list[str]:
         ("<p> He\n\tlives   <i> in</i> a\nhouse. </p>", ["He lives [<i>]in[</i>] a house."]),
         ("<b>Tom &amp; Jerry</b> &lt;3&nbsp;x", ["[<b>]Tom & Jerry[</b>] <3\u00a0x"]),
         ("A book<!-- price? --> for", ["A book[<!-- price? -->] for"]),
-        ("Look at <img src=x> it", ["Look at [<img src=x>]it"]),
+        ("Look at <img src=x> it", ["Look at [<img src=x> ]it"]),
+        ("Open <i class=x></i> Files <i>y</i> z", ["Open [<i class=x>][</i> ]Files [<i>]y[</i>] z"]),
+        ("<a><img src=x> Home</a> a", ["[<a>][<img src=x> ]Home[</a>] a"]),
         ("Wednes<wbr>day", ["Wednes[<wbr>]day"]),
         ("<!-- wp -->\n<h3>Our team</h3>\n<!-- /wp -->", ["Our team"]),
         ("<br><br><p>&nbsp;</p><p> 100 % </p><hr>", ["100 %"]),
         ("5 < 6 and 7 > 3", ["5 < 6 and 7 > 3"]),
         ("I </3 you", ["I </3 you"]),
         ("<A HREF='x?a=b&amp;c>d'>text</A >", ["[<A HREF='x?a=b&amp;c>d'>]text[</A >]"]),
-        ("<td>Tom <g id=1>x</g> <x/> y</td>", ["Tom [<g id=1>]x[</g>] [<x/>]y"]),
+        ("<td>Tom <g id=1>x</g> <x/> y</td>", ["Tom [<g id=1>]x[</g>] [<x/> ]y"]),
         # Line breaks.
         ("We go to<br>the park", ["We go to [<br>]the park"]),
         ("We go.<br>the park<br>Berlin", ["We go.", "the park", "Berlin"]),
@@ -81,7 +83,7 @@ def shown(markup: str) -> list[str]:
         ("Use <code>print(&quot;a  b&quot;)</code> here", ['Use {print("a b")} here']),
         ("<p>Ask <span translate=no>Rolling <b>Stone</b></span>!</p>", ["Ask {Rolling Stone}!"]),
         ("A <i class='x notranslate'>keep</i> go", ["A {keep} go"]),
-        ("An <svg><title>x</title></svg> icon", ["An [<svg><title>x</title></svg>]icon"]),
+        ("An <svg><title>x</title></svg> icon", ["An [<svg><title>x</title></svg> ]icon"]),
         ("<p><code>x</code> </p><pre>a b\nc</pre><script>'<p>a'</script>", []),
         ("<div translate=no>a <p translate=yes>b c</p> d</div> e", ["b c", "e"]),
         ("<span translate=no>a <i translate=yes>b c</i> d</span> e", ["[<i translate=yes>]b c[</i>]", "e"]),
@@ -161,7 +163,7 @@ def test_nothing_is_lost(markup: str) -> None:
             open_pairs: list[int] = []
             pairs = [tag.pair for tag in piece.tags if tag.opens]
             for tag in piece.tags:
-                assert tag.output in markup
+                assert tag.output.rstrip(" ") in markup
                 if tag.opens:
                     open_pairs.append(tag.pair)
                 elif tag.pair in pairs:  # what began in this block ends in the order of nesting
