@@ -177,7 +177,7 @@ class _Projection:
                 continue
             left, right = before[unit.before + 1], behind[unit.before + 1]
             is_next = right == unit.before + 1
-            if left >= 0 and (right < 0 or (unit.is_glued and left == unit.before) or not is_next):
+            if left >= 0 and (right < 0 or unit.is_glued or not is_next):
                 unit.gap, unit.leads = max(self._targets[left]) + 1, False
             elif right >= 0:
                 unit.gap = min(self._targets[right])

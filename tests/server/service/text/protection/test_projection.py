@@ -119,6 +119,7 @@ def project(source: str, target: str, pairs: str) -> str:
         ("Look at <img> it, Tom", "Look=Sieh it=es at=an", "Sieh <img>es an, Tom"),
         ("A book<img> for <br>me", "A=Ein book=Buch me=mich for=für", "Ein Buch<img> für <br>mich"),
         ("Go <img>.", "Go=Geh", "Geh<img>."),
+        ("Get 5 off<img> all shoes", "Get=Nur 5=5 all=alle shoes=Schuhe", "Nur 5<img> auf alle Schuhe"),
         ("<b>Go <img></b> home", "Go=Geh home=Hause", "nach Hause <b>Geh<img></b>"),
         ("Go <a id=x></a>home", "Go=Geh home=heim", "Geh <a id=x></a>heim"),
         # Elements that go on beyond the sentence.
