@@ -39,10 +39,12 @@ _FENCE = re.compile(r"(?:[-*+]|\d{1,3}[.)])?[ \t]*(`{3,}+|~{3,}+)[^`]*$")
 _MARK = re.compile(
     r"(?:(?P<sure>[-*+•‣◦▪■□●○◆◇★☆∙·✓✔✗☐☑☒→►♪♫#]|#{1,6}|\[[ xX]\]|:{3,}[ \t]*\w*|\[\^[^\]\s]{1,99}\]:|//+"
     r"|[-–—]{1,2}|:)(?=[ \t]|$)"
-    r"|(?P<dash>[–—]|-(?=[A-ZÀ-Þ¿¡\"“«]))"
+    r"|(?P<dash>[–—]|\[\*\]|-(?=[A-ZÀ-Þ¿¡\"“«]))"
     r"|(?!M\. |[A-Za-z]\. ?[A-Za-z]{1,2}\.)"  # `M. Dupont`, `z. B.`
-    r"(?P<number>\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,4})(?:[.)]|\.\))(?=[ \t]|$)))[ \t\xa0]*"
+    r"(?P<number>\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,4})(?:[.)]|\.\))(?=[ \t]|$)"
+    r"|(?:[A-Z]:|\d{1,2}(?:\.\d{1,2}){1,4}\.?)(?=[ \t]+[A-ZÀ-Þ¿¡\"“„«])))[ \t\xa0]*"  # `A: Yes`, `1.2 Prices`
 )
+_FIRST = re.compile(r"\(?(?:[1ai][.)]+|[AI]\))|1\..*|.:")  # of a list, or alone in one
 _TIMING = re.compile(r"\s*(?:\d+:)?\d\d?:\d\d[.,]\d{1,3}\s*-->\s*(?:\d+:)?\d\d?:\d\d[.,]\d{1,3}")
 # Alone in its line, or before times.
 _HEADER = re.compile(r"\ufeff?WEBVTT(?=[ \t]*(?:[\n\r]|\Z)|[ \t](?s:.*)-->)")
@@ -58,7 +60,10 @@ _NICK = re.compile(r"<[@+~ ]?[\w-]{1,30}>[ \t]+(?=\S)")
 _SPEAKER = re.compile(r"[A-ZÀ-Þ][A-ZÀ-Þ .'’-]{1,24}:[ \t]+(?=\S)")
 _DIALOGUE = re.compile(r"(?:Dialogue|Comment):[ \t]*(?:[^,\n]{0,100},){9}")
 _SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d+,\d)", re.MULTILINE)
-_TAGS = re.compile(r"(?:</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*/?>\s*)+")
+_TAGS = re.compile(
+    r"(?:(?:</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*/?>"
+    r"|\[(?:/\w{1,20}|(?:align|center|indent|left|list|ol|quote|right|spoiler|table|tr|ul)(?:=[^\[\]]{0,200})?)\])\s*)+"
+)
 _FRAMES = re.compile(r"\{\d+\}\{\d+\}")
 _HEADING_END = re.compile(r"[ \t]+(?:#+|\{#[^{}\s]{1,99}\})[ \t]*\Z")
 _DEFINITION = re.compile(
@@ -278,7 +283,9 @@ class _Reader:
     def _is_amid(self, sign: str) -> bool:
         """Whether what looks like the number of a list is inside of wrapped text: `5. Mai`."""
         last = self._last
-        return bool(last and self._is_open and sign[:-1] != "1" and (last.continues or not last.parts))
+        return bool(
+            last and self._is_open and not _FIRST.fullmatch(sign) and (last.continues or not last.parts)
+        )
 
 
 def _is_stamp(stamp: str) -> bool:

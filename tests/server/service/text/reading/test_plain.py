@@ -226,6 +226,10 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
             "# One\n\n- two\n  * three\n1. four\na) five\n(2) six\n• seven",
             "One two three four five six seven",
         ),
+        ("§ 2 One\n(a) two; and\n(b) three", "§ 2 One two; and three"),
+        ("One\n1.1 Two\n1.2 Three\n## 2.1.3. Four", "One Two Three Four"),
+        ("Q: One?\nA: Two three\nB: “Four”", "One? Two three “Four”"),
+        ('[quote="Ann"]One[/quote]\n[list]\n[*]Three\n[*]Four\n[/list]', "One Three Four"),
         ("Open C:\\new\\notes.txt, \\\\nas\\new now", "Open C:\\new\\notes.txt, \\\\nas\\new now"),
         ("One\\nTwo", "One Two"),
         ("1\n00:00:01,000 --> 00:00:02,000\nANNA: One two.\nDR. X: THREE FOUR", "One two. DR. X: THREE FOUR"),
@@ -279,6 +283,9 @@ def test_marks_and_what_is_no_language_are_copied(text: str, expected: str) -> N
         "[DOOR OPENS]",
         "I. came",
         "A man: he",
+        "C: is full.",
+        "1.5 million people came.",
+        "[laughs]",
     ],
 )
 def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
