@@ -142,6 +142,7 @@ class _Reader:
         self._records = Records(text, spans)
         self._references: set[str] = set()
         self._is_script = bool(_SCRIPT.search(text))
+        self._is_markup = bool(re.match(r"\s*<[?!\w]", text))
         self._has_header = bool(_HEADER.match(text))
         self._fence = ""  # what closes the code that is being read
         self._until_blank = False  # in a header or a note of subtitles
@@ -177,7 +178,7 @@ class _Reader:
         if self._until_blank or (index == 0 and self._has_header) or self._is_head(index, content):
             self._until_blank = self._until_blank or not self._in_cue
             return [_COPIED]
-        records = self._records.parts(index)
+        records = None if self._is_script else self._records.parts(index)
         if records is not None:
             return [Line(tuple((a, b) for a, b in records if _LETTER.search(text, a, b)))]
         quote = _QUOTE.match(text, start, end)
@@ -228,7 +229,10 @@ class _Reader:
         if not deep and not indent.endswith("    "):
             self._in_code = False
         elif self._in_code or self._last is None or not self._last.parts:
-            self._in_code = bool(_CODE.search(stripped[:500])) and not _MARK.match(stripped)
+            is_element = self._is_markup and stripped.startswith("<")
+            self._in_code = (
+                not is_element and bool(_CODE.search(stripped[:500])) and not _MARK.match(stripped)
+            )
         return self._in_code
 
     def _text_line(self, body: int, end: int, depth: int) -> list[Line]:

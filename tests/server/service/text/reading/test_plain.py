@@ -314,6 +314,7 @@ def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
             ['He said ""Stop, please"", then left.', "One", 'a ""b""', "Two"],
         ),
         ('<string name="a">One</string>\n<string name="b">Two</string>', ["One", "Two"]),
+        ('<?xml?>\n<r>\n    <string name="a">One</string>\n    <!-- x -->\n    <b>Two</b>\n', ["One", "Two"]),
     ],
 )
 def test_keys_stay_and_values_are_blocks(text: str, expected: list[str]) -> None:
@@ -338,6 +339,8 @@ def test_subtitles_keep_their_numbers_times_and_speakers() -> None:
         "Dialogue: 0,0:00:05.00,0:00:07.00,Default,,0,0,0,,{\\i1}One,{\\i0}\\Ntwo."
     )
     assert blocks(ssa) == ["One, two."]
+    line = "Dialogue: 0,0:00:05.00,0:00:07.00,Default,,0,0,0,,"
+    assert blocks(f"{line}One.\n{line}Two.") == ["One.", "Two."]  # no table
 
 
 def test_a_written_line_break_is_kept_as_one_or_as_a_border() -> None:
