@@ -55,6 +55,15 @@ _PLACEHOLDER = "|".join([
     r"\[[\w.\-#]{1,40}\|https?://[^\s\[\]|]{1,500}\]",  # of Jira
     r"\$[A-Za-z_]\w*(?:->\w{1,60}){0,5}",
 ])  # fmt: skip
+# Formulas of TeX, and its commands whose arguments are names.
+MATH = (
+    r"\$\$[^$\n]{1,300}\$\$|(?<![\w$\\])\$(?![\s).,:;!?])(?:[^\s$]{1,40}|(?=[^$\n]{0,200}[\\^_=<>+])[^$\n]{1,200})"
+    r"(?<!\s)(?<!US)\$(?![\w$])|\\\([^\n]{1,300}?\\\)|\\\[(?=[^\n\]^=_]{0,300}[\^=_])[^\n\]]{1,300}\\\]"
+)
+_TEX = (
+    r"\\(?:begin|end|cite[a-z]{0,10}|[a-zA-Z]{0,6}ref|label|url|input|include|includegraphics|usepackage|documentclass"
+    r"|bibliography(?:style)?|[vh]space)\*?(?:\[[^\[\]\n]{0,200}\])?\{[^{}\n]{0,200}\}"
+)
 _ADDRESS = "|".join([
     r"(?<![\w+.\-])[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s<>\"“”«»]+",
     r"(?:mailto|tel|sip|data|urn|magnet|doi):(?=[^\s\d])[^\s<>\"“”«»]+",
@@ -98,7 +107,7 @@ _SUBCOMMAND = (
     "|disable|clone|commit|checkout|merge|rebase|fetch|stash|add|init|test|ci|apply|get|delete"
 )
 _CODE = "|".join([
-    r"```[^`]{1,2000}```|``[^`\n]{1,500}``|`[^`\n]{1,500}`",
+    r"```[^`]{1,2000}```|``(?![^`\n]{1,500}''[^`])[^`\n]{1,500}``|`[^`\n]{1,500}`",
     r"(?<!\w)HK(?:EY_[A-Z_]{4,20}|LM|CU|CR)(?:\\[\w\-]{1,60}(?:\.\w{1,20}){0,3}){1,20}",  # Windows' registry
     # Options: `--level=3`, `-f`; settings: `DEBUG=true`; files: `.env`.
     rf"{_FREE}--[A-Za-z][\w\-]{{1,40}}(?:=[\w./:\-]{{0,100}}\w)?|{_FREE}-[A-Za-z](?![\w'’])",
@@ -209,6 +218,8 @@ _ALWAYS = re.compile(
     "|".join(
         [
             _CODE,
+            MATH,
+            _TEX,
             r"(?<!\w)_{3,}(?!\w)",  # a line to fill in
             f"(?P<address>{_ADDRESS})",
             _PLACEHOLDER,

@@ -38,7 +38,7 @@ _INDENT = re.compile(f"[{_BLANKS}]*")
 _FENCE = re.compile(r"(?:[-*+]|\d{1,3}[.)])?[ \t]*(`{3,}+|~{3,}+)[^`]*$")
 _MARK = re.compile(
     r"(?:(?P<sure>[-*+•‣◦▪■□●○◆◇★☆∙·✓✔✗☐☑☒→►♪♫#]|#{1,6}|\[[ xX]\]|:{3,}[ \t]*\w*|\[\^[^\]\s]{1,99}\]:|//+"
-    r"|[-–—]{1,2}|:)(?=[ \t]|$)"
+    r"|[-–—]{1,2}|:|\\item)(?=[ \t]|$)"
     r"|(?P<dash>[–—]|\[\*\]|-(?=[A-ZÀ-Þ¿¡\"“«]))"
     r"|(?!M\. |[A-Za-z]\. ?[A-Za-z]{1,2}\.)"  # `M. Dupont`, `z. B.`
     r"(?P<number>\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,4})(?:[.)]|\.\))(?=[ \t]|$)"
@@ -73,6 +73,8 @@ _DEFINITION = re.compile(
 _CALLOUT = re.compile(r"\[![A-Za-z]+\][+-]?[ \t]*|(?:!!!|\?\?\?\+?) [a-z-]{1,30}(?:[ \t]+|$)")
 _COMMAND = re.compile(
     r"\$ [^\s\d]|>>> \S|#!/|#include[ \t]*[<\"]|#(?:ifdef|endif)\b|<\?\w|<!\w"
+    r"|\\(?:begin|end|include\w*|input|usepackage|documentclass|maketitle|tableofcontents|centering|newpage|label"
+    r"|bibliography\w*)(?:[\[{][^\[\]{}\n]*[\]}])*$"
     r"|#define[ \t]+(?:[A-Z_]{2}|\w+(?:\(|[ \t]+[-\d(\"']\S*$))"
 )
 _CODE = re.compile(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from server.service.text.detection.word_lists import words
+from server.service.text.protection.patterns import MATH
 from server.service.text.reading.emphasis import Run, pair_runs
 from server.service.text.reading.lines import WINDOWS_PATH
 from server.service.text.segment import Segment, Span, Tag
@@ -18,15 +19,18 @@ from server.service.text.segment import Segment, Span, Tag
 _ATTRIBUTES = r"(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>=/]+))?)*"
 _VALUE = r"(?:=(?:\"[^\"<>\n]{0,100}\"|[^\s\"'<>/]{1,60}))?"  # `<color=#f00>`, as games have it
 _TOKEN = re.compile(
-    r"(?P<code>`+)"
+    r"(?P<tex>\\(?:emph|enquote|text(?:[bimrsu][a-z])?|underline|(?:sub){0,2}section|chapter|(?:sub)?paragraph|title"
+    r"|caption|footnote)\*?\{|``(?=[^\s`][^`\n]{0,500}''(?!`)))"
+    r"|(?P<code>`+)"
     r"|(?P<comment><!--)"
     r"|(?P<auto><(?:[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]{1,2000}|[^\s<>@/]{1,200}@[^\s<>@]{1,200})>)"
     rf"|(?P<tag><(?P<slash>/?)(?P<name>[A-Za-z][A-Za-z0-9.:_-]{{0,40}}|\d{{1,4}}){_VALUE}{_ATTRIBUTES}\s*(?P<empty>/?)>)"
     r"|(?P<bbcode>\[(?P<ends>/?)(?P<code_name>[A-Za-z]{1,20})(?P<value>=[^\[\]\n]{1,200}"
     r"|(?:\s+[a-z_-]{1,30}=(?:\"[^\"\[\]\n]{0,200}\"|[^\s\"\[\]]{1,60})){1,10})?\s*/?\])"
-    r"|(?P<lone><\d\d[\d:.]{3,12}>|<!\[CDATA\[|\]\]>|\\\^|(?<=[.?!…])\\[!.|])"
+    r"|(?P<lone><\d\d[\d:.]{3,12}>|<!\[CDATA\[|\]\]>|\\\^|(?<=[.?!…])\\[!.|]"
+    r"|(?<=[\w.,}])~?\\(?:cite[a-z]{0,10}|label|index)\*?(?:\[[^\[\]\n]{0,200}\])?\{[^{}\n]{0,200}\})"
     r"|(?P<override>\{\\[^{}\n]{1,300}\})"
-    rf"|(?P<skip>{WINDOWS_PATH}"
+    rf"|(?P<skip>{MATH}|{WINDOWS_PATH}"
     r"|(?:https?://|ftp://|www\.)[^\s<>()\[\]*]{1,2000}|\{\{?[^{}\s]{1,100}\}\}?|__[A-Z][A-Z0-9_]*__|\*\|[^|*\n]{1,80}\|\*)"
     r"|(?P<span>(?<![^\W_])[^\W_]+(?:\\[_*~][^\W_]+)+|\[\[[^\[\]\n]{1,300}\]\])"
     r"|(?P<escape>\\[\\`*_\[\]#~<>|\"])"
@@ -50,6 +54,7 @@ _ELEMENTS = _ALONE | words(
 )
 # Of XLIFF: each stands for something of the source document, a word or a mark.
 _STANDS_FOR = frozenset(["x", "ph", "bx", "ex", "bpt", "ept", "it"])
+_TEX_END = re.compile(r"\\.|[{}]|''")
 _OVERRIDE = re.compile(r"\{\\([ibus])([01])\}")
 _DEPTH = 100  # how many open brackets and elements are looked at
 
@@ -183,7 +188,9 @@ class _Scanner:
         kind, start, end = match.lastgroup or "", match.start(), match.end()
         if kind == "code":
             return self._code(start, end)
-        if kind == "comment":
+        if kind == "tex":
+            self._tex(start, end)
+        elif kind == "comment":
             found = -1 if self._no_comment else self._source.find("-->", end)
             self._no_comment = found < 0
             end = end if found < 0 else found + 3
@@ -218,6 +225,16 @@ class _Scanner:
         close = places[index]
         self._marks.append(_Mark(start, close + end - start, span=True, lead=end - start, trail=end - start))
         return close + end - start
+
+    def _tex(self, start: int, end: int) -> None:
+        """Make a pair of a command of TeX and its last brace, or of the quotes of TeX."""
+        depth = 0
+        for match in _TEX_END.finditer(self._source, end, end + 2000):
+            if match[0] == ("''" if self._source[start] == "`" else "}") and depth == 0:
+                pair = self._number()
+                self._marks += _Mark(start, end, pair, opens=True), _Mark(*match.span(), pair)
+                return
+            depth += {"{": 1, "}": -1}.get(match[0], 0)
 
     def _tag(self, match: re.Match[str]) -> int:
         name, start, end = match["name"].lower(), match.start(), match.end()

@@ -43,6 +43,9 @@ PATHS = (
     ".NET", "ASP.NET", "src/main/flowers", "app/models/user", "\\\\\\\\server\\\\share",
     "rgba(0, 0, 0, 0.5)", "git pull", "docker compose up -d", "sudo apt-get install", "npm run build",
     "/tmp", "/help", "origin/main", "upstream/fix-it", "feature/login-form", "release/v2.3", "refs/heads/x-1",
+    "/tmp", "/help",
+    "$x$", "$p^2$", "$x \\in \\mathbb{R}$", "$$ a + b $$", "\\(a + b\\)", "\\[ x^2 \\]",
+    "\\cite[5]{smith2020}", "\\ref{fig:one}", "\\begin{itemize}",
     "HKEY_CURRENT_USER\\Software\\Notes", "%APPDATA%\\Notes\\plugins.ini", "ATGCCGTTAGACCTGAATTC",
 )  # fmt: skip
 STREETS = (
@@ -88,6 +91,7 @@ PLAIN = (
     "Le 1er mai, la 2e fois, au XXe siècle, vers 7h, p. ex. l'après-midi… et/ou le soir.",
     "¿Qué hora es? ¡Son las 3! El Sr. García, p. ej., llegó a las 5 y se fue a las 10.",
     "Use the coupon & save; R&D; Q&A; a|b [see: note] ## title, 10 %ige Lösung, 50 %igen.",
+    "Between $ and US$, or a dollar ($) and a pound; \\[see there\\], in A$.",
     "La 1ª vez, el 2º piso, EE. UU., etc.; «así es», dijo él.",
 )  # fmt: skip
 AROUND = [
@@ -99,7 +103,7 @@ UNITS = (
     "a.", "a.a.com/", "a-", "1", "1,", "1 ", "1:", "+1 ", "+1(", "/a", "C:\\a", "\\\\a", "`", "``", "A1-",
     "AB12 ABCD ", "n = ", "&a", "*|", "[%", "<?=", "$a->", "%[1]", "@:a.", "<<a", "##A", "[a:",
     "[[A", "#a", "€1", "v1.", "1.1.1-", "0a1b2c3d-", "a1", "1a",
-    "git pull ", "docker compose ", "a(1, ", "@a@a.",
+    "git pull ", "docker compose ", "$a ", "$", "\\(", "\\[a", "\\cite[", "\\ref{", "``a", "a(1, ", "@a@a.",
 )  # fmt: skip
 
 # What begins once and goes on for long.

@@ -45,6 +45,12 @@ def read(source: str, references: tuple[str, ...] = ()) -> Segment:
         ("{\\i1}a{\\i0} {\\an8}b", "a b", "{\\i1} {\\i0} {\\an8}"),
         ("<![CDATA[a]]>", "a", "<![CDATA[ ]]>"),
         ("a?\\! b.\\| c\\! d\\^", "a? b. c\\! d", "\\! \\| \\^"),
+        ("a \\emph{b c} \\textbf{d}, ``e'' or ``f''", "a b c d, e or f", "\\emph{ } \\textbf{ } `` '' `` ''"),
+        (
+            "\\section{A \\emph{b}}\\label{c} d~\\cite[5]{e}",
+            "A b d",
+            "\\section{ \\emph{ } } \\label{c} ~\\cite[5]{e}",
+        ),
         ("\\*a\\* \\[b\\]", "a b", "\\* \\* \\[ \\]"),
     ],
 )
@@ -73,6 +79,8 @@ def test_marks_become_tags(source: str, text: str, outputs: str) -> None:
         "costs 5~6 and a ~ b",
         "****",
         "<!-- not closed",
+        "for $x_1^*$ and $y_1^*$, \\(a*b*c\\), \\[ a_b^*c_d^* \\]",
+        "\\emph{a and ``b",
         "it's 'fine' \\ and C:\\dir",
         "\\\\server\\a_b\\_c and D:\\x\\_y_\\*.txt",
     ],
@@ -86,6 +94,7 @@ def test_what_is_no_mark_stays_text(source: str) -> None:
     [
         ("`a b`", "a b", "`a b`"),
         ("``a`b``", "a`b", "``a`b``"),
+        ("``a = ''``", "a = ''", "``a = ''``"),
         ("<code>a</code>", "a", "<code>a</code>"),
         ("[code]a[/code]", "a", "[code]a[/code]"),
         ("<KBD class=x>a</KBD>", "a", "<KBD class=x>a</KBD>"),

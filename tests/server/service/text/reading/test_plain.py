@@ -250,6 +250,7 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("$ pip install x\n\n$$\na^2\n$$\nOne\n===\n\n---", "One"),
         ("#include <a.h>\n#define MAX 5\n#define f(x) x\n#define kSize 4\nOne", "One"),
         ("One.\n-- \nTwo", "One. Two"),
+        ("\\begin{x}[b]\n  \\item One\n\\end{x}\n\\maketitle\n\\section{Two}", "One Two"),
         ("Term\n: One\n\n[^1]: Two\n[link]: http://a.example", "Term One Two"),
         ('[a]: <b c> (d)\n[e]: ./f "G h"\n[i]: #j \'k\'\n[l]: #\n[m]: ./n "O \\"p\\" q"\nOne', "One"),
         ("[12:01] Ann: One?\n12/05/2024, 10:15 - Bob B: Two\n<al> Three", "One? Two Three"),
@@ -358,7 +359,7 @@ def test_lines_of_a_script_without_spaces_join_without_one() -> None:
 
 @pytest.mark.parametrize("unit", [
     "a ", "A\n", "**a*", "`", "](", "<a b=", "<!--", "\\*", "a\\_", "| ", "   ", "- ", "a: b\n", '{"a":',
-    "a,b,c\n",
+    "a,b,c\n", "\\emph{", "$a_", "``a''",
 ])  # fmt: skip
 def test_time_grows_with_the_length(unit: str) -> None:
     assert_linear("x", unit, " x")
