@@ -177,7 +177,8 @@ def _separators(block: Segment, *, reads_colons: bool) -> list[int]:
     signs = [
         match.span()
         for match in SEPARATOR.finditer(text)
-        if not (are_quotes and match[0] in "«»") and not (is_sentence and match[0][0] in OPERATORS)
+        if not (are_quotes and match[0] in "«»")
+        and not (is_sentence and match[0][0] in OPERATORS and text[match.start() - 2] not in FINAL_MARKS)
     ]
     return sorted(
         {

@@ -87,6 +87,7 @@ _CELL_BREAK = re.compile(r"(?<!\\)\|")
 _WITH_BARS = re.compile(r"`[^`]+`|\{\{[^{}]*\}\}|\$\{[^{}]*\}|<%[^%]*%>")
 """Code and placeholders, whose bars part no cells: `{{ price | currency }}`."""
 _MOST_WITH_BARS = 200
+_BOX = re.compile(r"\[[ xX]\]|\([ xX]\)|[☐☑☒]")
 _COLUMN = re.compile(rf"\t+| {{3,}}|{BLANKS_BEFORE}\.{{5,}}[ \t]*")
 # HTML in plain text: what is no part of a line.
 _ELEMENT = re.compile(
@@ -333,6 +334,8 @@ def _cells(text: str, begin: int, end: int) -> list[tuple[int, int]] | None:
         kept = [match.span() for match in islice(_WITH_BARS.finditer(row), _MOST_WITH_BARS)]
         bars = [at for at in bars if not any(a < at < b for a, b in kept)]
         borders = [(at, at + 1) for at in bars]
+    elif any(box in text[max(0, begin - 4) : end] for box in ("[ ]", "( )", "☐")):
+        borders = [match.span() for match in _BOX.finditer(row)]
     else:
         borders = [match.span() for match in (_ELEMENT if "</" in row else _COLUMN).finditer(row)]
     if not borders:

@@ -48,6 +48,7 @@ def shown(pieces: list[str | Segment]) -> list[str]:
         ("Home » Chairs", ["‹Home›", " ", "» ", "‹Chairs›"]),
         ("Home / Chairs", ["‹Home›", " ", "/ ", "‹Chairs›"]),
         ("Is it true / false?", ["‹Is it true false?›"]),
+        ("Good. >> Come in, Tom.", ["‹Good.›", " ", ">> ", "‹Come in, Tom.›"]),
         ("The value x > y holds here.", ["‹The value x y holds here.›"]),
         ("12:30", ["12:30"]),
         ("b)", ["b)"]),

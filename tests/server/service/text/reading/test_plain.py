@@ -241,6 +241,7 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("<% if @a %>Hello<% else %>Bye<% end %>", "Hello Bye"),
         ('<a class="{% if x %}b{% endif %}">Hello</a>', "Hello"),
         ("- [ ] One\n- [x] Two\n## Three ##\n### Four {#id}", "One Two Three Four"),
+        ("One: [ ] two [x] three\n☐ Four ☑ Five\n( ) Six ( ) seven", "One: two three Four Five Six seven"),
         ("> [!NOTE]\n> One.\n\n::: tip Two\n:::", "One. Two"),
         ("| One | Two |\n|:---|---:|\n| Three | 4 |", "One Two Three"),
         ("One\tTwo\n3\tFour", "One Two Four"),
