@@ -144,7 +144,8 @@ def items(segment: Segment) -> list[int]:
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
 FINAL_MARKS = ".!?…"
-_OPENING = re.compile("[(\"\\[{„“«‹»'‘]")
+_OPENING = re.compile(r"""[("\[{„“«‹»'‘]|<[^\W\d_]""")
+_ANGLE = re.compile(r"(?<!\S)<[^\W\d_]")  # of `<your name>`, not of `a < b`
 SINGLE_QUOTED = re.compile(
     r"(?<![\w'’\"“„])['‘](?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})['’](?!\w)"
 )
@@ -196,6 +197,9 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
             continue
         if opened and (character == opened[-1][1] or (character == '"' and opened[-1][1] in "“”")):
             pairs.append((opened.pop()[0], place))
+        elif character == "<":
+            if _ANGLE.match(text, place):
+                opened.append((place, ">"))
         elif (closing := _BRACKETS.get(character)) and not (knows(character) and knows(closing)):
             opened.append((place, closing))
         elif character == "»" and is_reversed:
