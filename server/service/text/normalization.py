@@ -31,6 +31,10 @@ _HYPHENATED = re.compile(r"([^\W\d_]{2,40})- ([^\W\d_]{2,40})")
 # Behind a hyphen that stands for the rest of a word: `Nord- und Südsee`.
 _NEXT_PART = frozenset(("und", "oder", "bis", "and", "or", "to", "et", "ou", "y", "o"))
 _STUTTER = re.compile(r"(?<![\w'’\-])([^\W\d_])-(?:\1-)+(?=\1)([^\W\d_])(?!-)", re.I)
+# Dashes that touch words: `he—or she--left`, `—dijo él—`.
+_DASH = re.compile(
+    r"(?<=[^\W\d_]|[\"”’)»!?])(?:—(?=[\s.,;:])|(?:—|-{2,3})(?=[^\W\d_]|[\"“‘(«¿¡]))|(?<=\s)—(?=[^\W\d_]|[\"“(«¿¡])"
+)
 _LONGEST_WORD = 64
 _SHORT = re.compile(
     r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
@@ -46,7 +50,8 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
 
     Takes out invisible and control characters; joins letters and marks (NFC), ligatures and other forms of
     letters; gives Latin words with a few look-alike letters their Latin ones; shortens letters that are
-    repeated more than twice, also in stutter; joins words that are parted at the end of a line.
+    repeated more than twice, also in stutter; joins words that are parted at the end of a line; gives dashes
+    their spaces.
 
     Args:
         segment: a block.
@@ -60,6 +65,8 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
         segment = segment.rewritten(_CHARACTERS, _usual)
     if _OTHER_SCRIPT.search(segment.text):
         segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
+    if "—" in segment.text or "--" in segment.text:
+        segment = segment.rewritten(_DASH, _spaced)
     if "- " in segment.text:
         segment = _without_hyphenation(segment, count_pieces)
     if "-" in segment.text:
@@ -120,6 +127,12 @@ def _usual(match: re.Match[str]) -> str:
     if unicodedata.category(found[-1]) in ("Cf", "Cc", "Zl", "Zp") or "\ufe00" <= found[-1] <= "\ufe0f":
         return ""
     return unicodedata.normalize("NFKC" if found[-1] > "\u036f" else "NFC", found)
+
+
+def _spaced(match: re.Match[str]) -> str:
+    """Part a dash from the words that it touches: a model knows it between spaces."""
+    before, behind = match.string[match.start() - 1], match.string[match.end()]
+    return " " * (not before.isspace()) + match[0] + " " * (behind not in ".,;:" and not behind.isspace())
 
 
 def _without_hyphenation(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:

@@ -85,6 +85,22 @@ def test_three_letters_of_a_usual_word_are_too_many() -> None:
     assert found.text == "so What No"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("my son—he is ten—and I", "my son — he is ten — and I"),
+        ('a house--it is old--and a)---"b"', 'a house -- it is old -- and a) --- "b"'),
+        ("¿Sí? —dijo él—. Yo —que soy Ana—, no", "¿Sí? — dijo él —. Yo — que soy Ana —, no"),
+        (
+            "—Sí, 1950—2020, --force, well-known, a — b, a -- b",
+            "—Sí, 1950—2020, --force, well-known, a — b, a -- b",
+        ),
+    ],
+)
+def test_a_dash_stands_between_spaces(text: str, expected: str) -> None:
+    assert normalize(Segment(text), len).text == expected
+
+
 @pytest.mark.parametrize("text", ["a\u00a0b", "a \u2003 b", "a\n\n b", "a\u3000b", "a  b", "a \t b"])
 def test_white_space_is_one_space(text: str) -> None:
     assert fold_spaces(Segment(text)).text == "a b"
