@@ -144,6 +144,28 @@ def _assembled(source: str, marks: Sequence[_Mark], breaks: Sequence[tuple[int, 
     return Segment("".join(text), tuple(spans), tuple(tags))
 
 
+def cut_at_links(segment: Segment) -> list[Segment]:
+    """Cut a row of links and pictures, which is no sentence: two or more that have all the words.
+
+    Args:
+        segment: a block.
+    """
+    text, inside, position = segment.text, -1, 0
+    borders = []
+    for tag in segment.tags:
+        if inside < 0 and any(map(str.isalnum, text[position : tag.at])):
+            return [segment]
+        position = tag.at
+        if inside < 0 and tag.opens and tag.output in ("[", "!["):
+            inside = tag.pair
+            borders.append(tag.at)
+        elif tag.closes and tag.pair == inside:
+            inside = -1
+    if len(borders) < 2 or any(map(str.isalnum, text[position:])):
+        return [segment]
+    return segment.cut(sorted(set(borders) - {0, len(text)}))
+
+
 def _is_unspaced(char: str) -> bool:
     """Whether a character is of a script without spaces: Chinese, Japanese."""
     return "\u2e80" <= char <= "\uabff" or "\uf900" <= char <= "\ufaff" or "\uff00" <= char <= "\uffef"

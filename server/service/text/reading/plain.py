@@ -10,7 +10,7 @@ from itertools import count, pairwise
 
 from server.service.text.reading.icu import read_icu, undoubled
 from server.service.text.reading.lines import Line, read_lines
-from server.service.text.reading.markdown import read_inline
+from server.service.text.reading.markdown import cut_at_links, read_inline
 from server.service.text.reading.wrapping import joined_lines
 from server.service.text.segment import Segment
 
@@ -54,7 +54,7 @@ def read_plain(text: str, *, every_line: bool = False, language: str = "") -> li
             segment = read_inline(text[start:end], breaks, references, number)
             if not _LETTER.search(segment.text):
                 continue
-            blocks.append(undoubled(segment) if _MESSAGE.search(segment.text) else segment)
+            blocks += cut_at_links(undoubled(segment) if _MESSAGE.search(segment.text) else segment)
         if start > position:
             result.append(text[position:start])
         result += blocks

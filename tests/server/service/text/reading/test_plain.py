@@ -240,6 +240,7 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("One {% if n == 1 %}two{% else %}{{ n }} threes{% endif %} four.", "One two {{ n }} threes four."),
         ("<% if @a %>Hello<% else %>Bye<% end %>", "Hello Bye"),
         ('<a class="{% if x %}b{% endif %}">Hello</a>', "Hello"),
+        ("![One](a.png) [Two three](b)\n[![Four](c)](d) *[Five](e)*", "One  Two three Four  Five"),
         ("- [ ] One\n- [x] Two\n## Three ##\n### Four {#id}", "One Two Three Four"),
         ("One: [ ] two [x] three\n☐ Four ☑ Five\n( ) Six ( ) seven", "One: two three Four Five Six seven"),
         ("> [!NOTE]\n> One.\n\n::: tip Two\n:::", "One. Two"),
