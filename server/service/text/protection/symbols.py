@@ -46,6 +46,7 @@ _SPEECH = re.compile(r"(?<=:)\s+(?=[\"“„«»])")
 _LONGEST_SPEECH = 1000
 
 
+_CLOSING = ".,:;!?…)]}’”»\"'"
 _OWN_PAIRS = 1_000_000
 """Added to the numbers of pairs, so that they are none of a neighbor's."""
 
@@ -100,12 +101,13 @@ def spaced(at: int, tag: Tag, text: str) -> Tag:
     """
     sign = tag.output.strip()
     before, behind = text[max(0, at - 1) : at], text[at : at + 1]
-    if tag.closes and tag.output.endswith(" ") and not behind.isalnum():
+    ends = not behind or behind.isspace() or behind in _CLOSING
+    if tag.closes and tag.output.endswith(" ") and ends:
         return replace(tag, output=sign)
     if tag.pair >= 0 or sign == tag.output or tag.breaks_line:
         return tag
     left = " " if before and not before.isspace() else ""
-    right = " " if behind.isalnum() else ""
+    right = "" if ends else " "
     return replace(tag, output=left + sign + right)
 
 

@@ -187,6 +187,7 @@ def test_a_pair_of_which_the_model_has_one_mark_leaves(known: str) -> None:
     ("tag", "at", "output"),
     [
         (Tag(0, "😀 "), 6, " 😀"),
+        (Tag(0, "😀 "), 9, " 😀 "),
         (Tag(0, "<img> "), 3, "<img> "),
         (Tag(0, "<img> "), 6, " <img>"),
         (Tag(0, "</i> ", 1), 3, "</i> "),
@@ -196,4 +197,4 @@ def test_a_pair_of_which_the_model_has_one_mark_leaves(known: str) -> None:
     ],
 )
 def test_a_sign_has_its_space_where_a_word_is_and_a_line_break_stays(tag: Tag, at: int, output: str) -> None:
-    assert spaced(at, tag, "Du da!.").output == output
+    assert spaced(at, tag, "Du da!. @Tom").output == output
