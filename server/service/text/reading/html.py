@@ -73,7 +73,8 @@ def read_attributes(markup: str, language: str) -> list[str | Segment]:
             continue
         elements.imply_ends(token.name)
         element = elements.element(token)
-        if element.is_translated and token.name not in ("link", "meta", "style", "script"):
+        is_frame = token.name == "iframe" and elements.top.is_translated  # its text is for old browsers
+        if (element.is_translated or is_frame) and token.name not in ("link", "meta", "style", "script"):
             found = attributes(markup, token)
             values = sorted(
                 (found[name] for name in _TRANSLATED_ATTRIBUTES if name in found),

@@ -145,11 +145,11 @@ def test_what_is_not_text_comes_back_byte_for_byte() -> None:
 def test_attributes_for_people_are_segments() -> None:
     markup = (
         "<img alt=Tree title='A &quot;b&quot;' x=40><a data-title=c title=''>d</a><p translate=no title=e>"
-        '<code aria-label="f">g</code></p><input placeholder="h i" value=j>'
+        '<code aria-label="f">g</code></p><input placeholder="h i" value=j><iframe title="k"></iframe>'
     )
     pieces = read_attributes(markup, "en")
     texts = [piece.text for piece in pieces if isinstance(piece, Segment)]
-    assert texts == ["Tree", 'A "b"', "h i"]
+    assert texts == ["Tree", 'A "b"', "h i", "k"]
     assert "".join(map(written, pieces)) == markup.replace("alt=Tree", 'alt="Tree"')
 
 
