@@ -50,13 +50,23 @@ _TIMING = re.compile(r"\s*(?:\d+:)?\d\d?:\d\d[.,]\d{1,3}\s*-->\s*(?:\d+:)?\d\d?:
 _HEADER = re.compile(r"\ufeff?WEBVTT(?=[ \t]*(?:[\n\r]|\Z)|[ \t](?s:.*)-->)")
 _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)\b")
 _STAMP = re.compile(
-    r"(?:\[?\(?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}[T, ]{1,2})?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,3})?"
-    r"(?:[ \u202f]?[AaPp]\.?[Mm]\.?)?\)?\]?[ \t]*)(?:[-–|][ \t]*)?"
+    r"(?:\[?\(?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}[T, ]{1,2})?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,6})?"
+    r"(?:Z|[ \u202f]?[AaPp]\.?[Mm]\.?|[+-]\d\d:?\d\d)?\)?\]?[ \t]*)(?:[-–|][ \t]*)?"
     r"(?:<[^<>\s]{1,40}>[ \t]*|[^\W\d_][\w.'-]{0,30}(?: [\w.'-]{1,30}){0,3}:[ \t]+)?"
 )
 _DATE = re.compile(r"\d[-./]\d{1,2}[-./]\d")
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d)?[ \t]+(?=[A-ZÀ-Þ])(?!Uhr|AM|PM|A\.M|P\.M|H\b|UTC|GMT|CES?T)")
-_NICK = re.compile(r"<[@+~ ]?[\w-]{1,30}>[ \t]+(?=\S)")
+_NICK = re.compile(
+    r"(?:<[@+~ ]?[\w-]{1,30}>"
+    r"|[^\W\d_][\w.'-]{0,30}(?: [\w.'-]{1,30}){0,2} [(\[]\d{1,2}:\d\d[^()\[\]]{0,12}[)\]]:)[ \t]+(?=\S)"
+)
+# Of a program's log, behind a time or in brackets: `WARN [main] com.acme.Shop - `.
+_LEVEL = re.compile(
+    r"(?:\[|(?<=[\d\])ZmM][ \t]))(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE)(?!\w)"
+    r"[\]:]{0,2}[ \t]+"
+    r"(?:\[[\w.:-]{1,60}\][ \t]+)?(?:\w{1,60}(?:[.:]\w{1,60}){1,10}(?:[ \t]+-|:)[ \t]+|-[ \t]+)?"
+)
+_RULE = re.compile(r"(={2,}|[-+~]{3,}|(?:\*{3,}|#{3,})(?=[ \t]))[ \t]*(?=[^\W_])")  # `---- Message ----`
 _SPEAKER = re.compile(r"[A-ZÀ-Þ][A-ZÀ-Þ .'’-]{1,24}:[ \t]+(?=\S)")
 _DIALOGUE = re.compile(r"(?:Dialogue|Comment):[ \t]*(?:[^,\n]{0,100},){9}")
 _SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d+,\d)", re.MULTILINE)
@@ -75,6 +85,9 @@ _COMMAND = re.compile(
     r"\$ [^\s\d]|>>> \S|#!/|#include[ \t]*[<\"]|#(?:ifdef|endif)\b|<\?\w|<!\w"
     r"|\\(?:begin|end|include\w*|input|usepackage|documentclass|maketitle|tableofcontents|centering|newpage|label"
     r"|bibliography\w*)(?:[\[{][^\[\]{}\n]*[\]}])*$"
+    # Stacks of calls; objects of JavaScript.
+    r"|at [\w.$<>/]{1,200} ?\([^()\s]{1,200}\)$|File \"[^\"]{1,300}\", line \d"
+    r"|(?:export default|module\.exports =|(?:export )?(?:const|let|var) \w{1,60} =)[^.?!]{0,60}[\[{(]$"
     r"|#define[ \t]+(?:[A-Z_]{2}|\w+(?:\(|[ \t]+[-\d(\"']\S*$))"
 )
 _CODE = re.compile(
@@ -249,6 +262,7 @@ class _Reader:
         music = 0
         while end > begin and text[end - 1] in "♪♫ \t":
             end, music = end - 1, music + 1
+        begin, end = self._within_rule(begin, end)
         cells = _between_controls(text, begin, end) or _cells(text, begin, end)
         if cells is not None:
             return [Line(tuple((a, b) for a, b in cells if _LETTER.search(text, a, b)))]
@@ -258,6 +272,20 @@ class _Reader:
         for number, (a, b) in enumerate(_soft_parts(text, begin, end)):
             lines.append(Line(((a, b),), number > 0 or not marked, not heading, depth, self._in_cue))
         return lines
+
+    def _within_rule(self, begin: int, end: int) -> tuple[int, int]:
+        """Take dashes and the like off both ends of a line, and off speech that breaks off in a subtitle."""
+        text = self._text
+        rule = _RULE.match(text, begin, end)
+        if rule:
+            last = len(text[rule.end() : end].rstrip(text[begin]))
+            if rule.end() + last <= end - 2:
+                return rule.end(), rule.end() + len(text[rule.end() : rule.end() + last].rstrip())
+        if self._in_cue:
+            body = text[begin:end].rstrip("-–—")
+            end = begin + len(body)
+            begin = end - len(body.lstrip("-")) if body.startswith("--") else begin
+        return begin, end
 
     def _lead(self, body: int, end: int) -> tuple[int, bool, bool]:
         """Skip indentation and marks; say whether there were any, and whether they make a heading."""
@@ -274,6 +302,9 @@ class _Reader:
                 break
             heading = heading or sign.startswith("#")
             begin, marked = mark.end(), True
+        level = _LEVEL.match(text, begin, end)
+        if level and _LETTER.search(text, level.end(), end):
+            return level.end(), True, heading
         speaker = _SPEAKER.match(text, begin, end) if self._in_cue else None
         if speaker and not text[speaker.end() : end].isupper():
             return speaker.end(), True, False
@@ -284,7 +315,8 @@ class _Reader:
                 and _LETTER.search(text, found.end(), end)
                 and not (pattern is _STAMP and not _is_stamp(found[0]))
             ):
-                return found.end(), True, False
+                level = _LEVEL.match(text, found.end(), end)
+                return (level or found).end(), True, False
         return begin, marked, heading
 
     def _is_amid(self, sign: str) -> bool:

@@ -252,6 +252,11 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("$ pip install x\n\n$$\na^2\n$$\nOne\n===\n\n---", "One"),
         ("#include <a.h>\n#define MAX 5\n#define f(x) x\n#define kSize 4\nOne", "One"),
         ("One.\n-- \nTwo", "One. Two"),
+        ("-----One two-----\n== Three ==\n*** Four ***\n--- a b.c", "One two Three Four --- a b.c"),
+        ("2024-05-01T12:00:05Z ERROR [main] a.b.C - One\n[INFO] Two\nWARN Three", "One Two WARN Three"),
+        ("Ann (10:32): One?\nBob B [10:33 AM]: Two", "One? Two"),
+        ('One\n    at a.b (c.js:1:2)\n  File "a.py", line 3\nat two (or so)', "One at two (or so)"),
+        ('export default {\n  a: "One",\n  b: "Two",\n}', "One Two"),
         ("\\begin{x}[b]\n  \\item One\n\\end{x}\n\\maketitle\n\\section{Two}", "One Two"),
         ("Term\n: One\n\n[^1]: Two\n[link]: http://a.example", "Term One Two"),
         ('[a]: <b c> (d)\n[e]: ./f "G h"\n[i]: #j \'k\'\n[l]: #\n[m]: ./n "O \\"p\\" q"\nOne', "One"),
@@ -331,6 +336,13 @@ def test_subtitles_keep_their_numbers_times_and_speakers() -> None:
         "3\n00:00:06,000 --> 00:00:07,000\n♪ La la love ♪\n"
     )
     assert blocks(srt) == ["I saw Peter Peterson.", "Hi.", "Hello.", "La la love"]
+    assert blocks(
+        "1\n00:00:01,000 --> 00:00:03,000\nI was--\n\n2\n00:00:04,000 --> 00:00:05,000\n--you were?\n- Ah—\n"
+    ) == [
+        "I was",
+        "you were?",
+        "Ah",
+    ]
     vtt = (
         "WEBVTT - title\nKind: captions\n\nNOTE this is a note\nof two lines\n\n"
         "intro\n00:01.000 --> 00:02.000 align:start\n<v Fred>Hello there</v>\n\n"
