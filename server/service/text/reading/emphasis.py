@@ -1,4 +1,4 @@
-"""Which `*`, `_` and `~~` are emphasis: the delimiter algorithm of CommonMark 0.31, section 6.2.
+"""Which `*`, `_`, `~~` and `==` are emphasis: the delimiter algorithm of CommonMark 0.31, section 6.2.
 
 It is stricter inside of words, so that products and names in code stay text: a lone `*` between letters or
 digits is none. A single `~` counts only beside letters: `~5` is about five.
@@ -49,7 +49,7 @@ class Run:
             opens = left and (not right or not _is_word(before))
             closes = right and (not left or not _is_word(behind))
         else:
-            is_sum = inside and (length == 1 or (before.isdigit() and behind.isdigit()))
+            is_sum = inside and (length == 1 or mark == "=" or (before.isdigit() and behind.isdigit()))
             opens, closes = left and not is_sum, right and not is_sum
         is_about = length == 1 and not (before.isalpha() or behind.isalpha())
         if length > 3 or (mark == "~" and (length == 3 or is_about)):

@@ -36,7 +36,7 @@ _TOKEN = re.compile(
     r"|(?P<escape>\\[\\`*_\[\]#~<>|\"])"
     r"|(?P<note>\[\^[^\]\[\s]{1,100}\])"
     r"|(?P<open>(?:!(?!\[/))?\[)|(?P<close>\])"
-    r"|(?P<run>\*+|_+|~+|(?<!')'{3}(?!'))"
+    r"|(?P<run>\*+|_+|~+|(?<!')'{3}(?!')|(?<!=)==(?!=))"
 )
 _BBCODE_END = re.compile(r"\[/([A-Za-z]{1,20})\]")
 _TARGET = re.compile(
@@ -44,7 +44,7 @@ _TARGET = re.compile(
     r"(?:(?:\s++|(?<=\s))(?:\"[^\"]{0,500}\"|'[^']{0,500}'))?\s*+\)"
 )
 _REFERENCE = re.compile(r"\[([^\[\]]{0,200})\]")
-_PLAIN = re.compile(r"[`<{\\\[*_~]|'''")
+_PLAIN = re.compile(r"[`<{\\\[*_~]|'''|==")
 _VERBATIM = frozenset(["code", "kbd", "samp", "tt", "var", "pre", "script", "style", "math", "svg"])
 _ALONE = frozenset(["br", "hr", "img", "wbr", "input"])
 _ELEMENTS = _ALONE | words(

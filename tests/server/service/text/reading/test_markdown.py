@@ -16,6 +16,7 @@ def read(source: str, references: tuple[str, ...] = ()) -> Segment:
     ("source", "text", "outputs"),
     [
         ("a *b* **c** _d_ __e__ ~~f~~", "a b c d e f", "* * ** ** _ _ __ __ ~~ ~~"),
+        ("==a b== c ~~==d==~~", "a b c d", "== == ~~ == == ~~"),
         ("***a***", "a", "* ** ** *"),
         ("~a~ ~5 or ~6, ~/a ~/b, a~b~c", "a ~5 or ~6, ~/a ~/b, a~b~c", "~ ~"),  # WhatsApp
         ("'''a''' b's 'c'", "a b's 'c'", "' '' '' '"),  # MediaWiki
@@ -75,6 +76,7 @@ def test_marks_become_tags(source: str, text: str, outputs: str) -> None:
         "<NAME> and <your-name> and <username>",
         "__NAME__ and {a_b_c} {*x*}",
         "https://a.example/b_c_d*e*f and www.x.example/_y_",
+        "a == b, c==d or e==f, a ===b===",
         "a ` b and ``c",
         "costs 5~6 and a ~ b",
         "****",
