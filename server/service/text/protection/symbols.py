@@ -149,7 +149,7 @@ FINAL_MARKS = ".!?…"
 _OPENING = re.compile(r"""[("\[{„“«‹»'‘]|<[^\W\d_]""")
 _ANGLE = re.compile(r"(?<!\S)<[^\W\d_]")  # of `<your name>`, not of `a < b`
 SINGLE_QUOTED = re.compile(
-    r"(?<![\w'’\"“„])['‘](?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})['’](?!\w)"
+    r"(?<![\w'’\"“„])'(?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})'(?!\w)"
 )
 """Names of buttons, and words spoken of: the `'Save'` button, `'{name}'`; neither apostrophes nor speech."""
 
@@ -197,8 +197,15 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
     for place, character in enumerate(text):
         if place in inside or character.isalnum() or character == " ":
             continue
+        if character == "’" and text[place + 1 : place + 2].isalnum():
+            continue  # an apostrophe
+        if len(opened) > 1 and opened[-1][1] == "’" and character == opened[-2][1]:
+            opened.pop()
         if opened and (character == opened[-1][1] or (character == '"' and opened[-1][1] in "“”")):
             pairs.append((opened.pop()[0], place))
+        elif character == "‘":
+            if not text[place - 1 : place].isalnum():
+                opened.append((place, "’"))
         elif character == "<":
             if _ANGLE.match(text, place):
                 opened.append((place, ">"))

@@ -147,6 +147,7 @@ def test_what_only_looks_like_a_sign_stays(text: str) -> None:
         ('Ein „Wort" ist', "Ein Wort ist"),
         ("([a])", "a"),
         ("a) first", "a) first"),
+        ("‘Don’t,’ she said. (‘em)", "Don’t, she said. ‘em"),
         ("The <media omitted> is gone", "The media omitted is gone"),
         ("x < y and a<b or c> d", "x < y and a<b or c> d"),
         ('5" disk', '5" disk'),
