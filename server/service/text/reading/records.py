@@ -102,12 +102,13 @@ class Records:
             counts = [self._cells(index, separator) for index in range(len(self._spans))]
             for index, count in enumerate(counts):
                 beside = counts[index - 1 : index] + counts[index + 1 : index + 2]
-                if count >= fewest and count in beside:
+                is_quoted = f'{separator}"' in self._text[slice(*self._spans[index])]
+                if count >= (1 if is_quoted else fewest) and count in beside:
                     found.setdefault(index, separator)
         return found
 
     def _cells(self, index: int, separator: str) -> int:
-        line = re.sub(r"\"[^\"]*\"", "", self._text[slice(*self._spans[index])])
+        line = re.sub(r"\"[^\"]*\"", "x", self._text[slice(*self._spans[index])])
         is_spaced = re.search(f"{separator}\\s", line.rstrip())
         is_code = line.rstrip().endswith(separator)
         return 0 if is_spaced or is_code else line.count(separator)

@@ -304,6 +304,7 @@ def test_what_only_looks_like_a_mark_is_text(text: str) -> None:
     ("text", "expected"),
     [
         ("a.b=One\nc.d=Two, too\nsize=12\nname=a_b\n", ["One", "Two, too"]),
+        ('a,"One, two"\nb,"Three"\n', ["a", "One, two", "b", "Three"]),
         ("name;city\nAnn;Rome\n", ["name", "city", "Ann", "Rome"]),
         ("[main]\ngreeting = One\n", ["One"]),
         ('{"a": "One two", "id": "btn_x", "n": 5, "l": ["red"]}', ["One two", "red"]),
