@@ -16,7 +16,8 @@ _BREAK = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 BLANKS_BEFORE = r"(?:(?<![ \t])[ \t]++)?+"
 # Breaks that are written as characters: HTML, subtitles of SSA.
 _SOFT_BREAK = re.compile(
-    rf"{BLANKS_BEFORE}(?:<br\s{{0,9}}/?>[ \t]*|\\[Nn](?=[^\W\d_]|[ \t]|[-–—¿¡\"'«“{{]|$)[ \t]*)+"
+    rf"{BLANKS_BEFORE}(?:<br\s{{0,9}}/?>[ \t]*"
+    rf"|(?:\\r)?\\[Nn](?=[^\W_]|\\[NnrRt\"]|[ \t]|[-–—¿¡\"'«“{{(*•]|$)[ \t]*)+"
 )
 WINDOWS_PATH = (
     r"(?:(?<!\w)[A-Za-z]:|%\w{1,60}%|(?<!\w)HK(?:EY_[A-Z_]{4,20}|LM|CU|CR)|\\{2,4}[\w.\-]{1,100})"

@@ -231,7 +231,7 @@ def test_lines_that_stand_alone_are_blocks(text: str) -> None:
         ("Q: One?\nA: Two three\nB: “Four”", "One? Two three “Four”"),
         ('[quote="Ann"]One[/quote]\n[list]\n[*]Three\n[*]Four\n[/list]', "One Three Four"),
         ("Open C:\\new\\notes.txt, \\\\nas\\new now", "Open C:\\new\\notes.txt, \\\\nas\\new now"),
-        ("One\\nTwo", "One Two"),
+        ("One\\nTwo\\n\\nThree\\r\\n2. Four", "One Two Three 2. Four"),
         ("1\n00:00:01,000 --> 00:00:02,000\nANNA: One two.\nDR. X: THREE FOUR", "One two. DR. X: THREE FOUR"),
         ("See HKEY_CURRENT_USER\\Name now", "See HKEY_CURRENT_USER\\Name now"),
         ("1. One ........ 3\n2. Two ........ 14", "One Two"),
