@@ -69,6 +69,7 @@ _LEVEL = re.compile(
 )
 _RULE = re.compile(r"(={2,}|[-+~]{3,}|(?:\*{3,}|#{3,})(?=[ \t]))[ \t]*(?=[^\W_])")  # `---- Message ----`
 _SPEAKER = re.compile(r"[A-ZÀ-Þ][A-ZÀ-Þ .'’-]{1,24}:[ \t]+(?=\S)")
+_SOUND = re.compile(r"(\([^\W\d_][^()\n]{0,60}\)|\[[^\W\d_][^\[\]\n]{0,60}\])[ \t]+(?=[^\W\d_]|[¿¡\"“])")
 _DIALOGUE = re.compile(r"(?:Dialogue|Comment):[ \t]*(?:[^,\n]{0,100},){9}")
 _SCRIPT = re.compile(r"^(?:\[Script Info\]|Dialogue:[ \t]*\d+,\d)", re.MULTILINE)
 _TAGS = re.compile(
@@ -270,8 +271,13 @@ class _Reader:
         if not _LETTER.search(text, begin, end):
             return [_COPIED]
         lines = []
+        sound = _SOUND.match(text, begin, end) if self._in_cue else None
+        if sound:
+            lines.append(Line((sound.span(1),), not marked))
+            begin = sound.end()
         for number, (a, b) in enumerate(_soft_parts(text, begin, end)):
-            lines.append(Line(((a, b),), number > 0 or not marked, not heading, depth, self._in_cue))
+            continues = number > 0 or not (marked or sound)
+            lines.append(Line(((a, b),), continues, not heading, depth, self._in_cue))
         return lines
 
     def _within_rule(self, begin: int, end: int) -> tuple[int, int]:

@@ -344,6 +344,8 @@ def test_subtitles_keep_their_numbers_times_and_speakers() -> None:
         "you were?",
         "Ah",
     ]
+    sound = "1\n00:00:01,000 --> 00:00:03,000\n(SIGHS) I know\nit all.\n- [door opens] Hi.\n"
+    assert blocks(sound) == ["(SIGHS)", "I know it all.", "[door opens]", "Hi."]
     vtt = (
         "WEBVTT - title\nKind: captions\n\nNOTE this is a note\nof two lines\n\n"
         "intro\n00:01.000 --> 00:02.000 align:start\n<v Fred>Hello there</v>\n\n"
