@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.protection.symbols import before_letter, pairs_to_tags, signs_to_tags
-from server.service.text.protection.symbols import pairs_to_tags, signs_to_tags, spaced
+from server.service.text.protection.symbols import before_letter, pairs_to_tags, signs_to_tags, spaced
 from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Escape, Segment, Span, Tag
 
