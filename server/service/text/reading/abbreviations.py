@@ -141,7 +141,7 @@ LONG_BESIDE = {
         (re.compile(r"(?<=[ijnr])[*:](?=e[nrs]?(?!\w))"), ""),
     ),
     "en": (
-        (re.compile(r"(?<![\w.])[Nn]o\.(?= ?\d)"), "number"),
+        (re.compile(r"(?<![\w.])no\.(?= ?\d)"), "number"),  # `No. 5` is known from laws
         (re.compile(r"(?<=\d )hrs(?!\w|\. [a-z])"), "hours"),
         (re.compile(r"(?<![^\s(])w/o(?= ?\w)"), "without"),
         (re.compile(r"(?<![^\s(])w/(?= ?\w)"), "with"),

@@ -182,7 +182,7 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
-        ("en", "Order no. 4711 is No. 5.", "Order number 4711 is Number 5."),
+        ("en", "Order no. 4711 is No. 5.", "Order number 4711 is No. 5."),
         ("en", "Say no. 12 can wait, no.", "Say number 12 can wait, no."),
         ("en", "tea w/o sugar, w/ milk (w/ice)", "tea without sugar, with milk (with ice)"),
         ("en", "4-6 hrs or so; a km/h; 4 hrs. or 3 hrs.", "4-6 hours or so; a km/h; 4 hrs. or 3 hours."),
