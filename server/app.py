@@ -128,10 +128,10 @@ class _Parts:
         """Load the models unless they are given, add their routes, and watch over them until the end."""
         settings, metrics = self.settings, self.metrics
         loaded = given or await asyncio.to_thread(load_models, settings, metrics)
-        pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
+        pivots = () if settings.pivot_language == NO_PIVOT else (settings.pivot_language,)
         await asyncio.to_thread(load_detector)
         slots = [ModelSlot(self._translator_of(model)) for model in loaded]
-        router = Router(slots, pivot, self.glossaries)
+        router = Router(slots, pivots, self.glossaries)
         loaded.clear()  # from here on only the router holds models: one that is replaced has to go
         reloads = Reloads([self._reloader_of(router, slot) for slot in router.slots])
         app.state.router, app.state.reload = router, functools.partial(self._reload, reloads)

@@ -150,14 +150,14 @@ def translate(
     """
     from server.cli import serve
     from server.service.text.options import TextOptions
-    from server.service.translation.file_translation import LineOptions
+    from server.service.translation.file_translation import request_of_lines
     from server.service.translation.request import RequestedOptions
 
-    requested = RequestedOptions(num_hypotheses=n_best, **decoding)
+    options = RequestedOptions(num_hypotheses=n_best, **decoding)
     settings["bundle"] = tuple(bundle)
-    treated = TextOptions(**text)
-    options = LineOptions(split=split, source=source, target=target, n_best=n_best is not None, text=treated)
-    code = serve.translate(settings, requested, options, errors=errors, glossary=glossary, progress=progress)
+    ways = {"split": split, "every_hypothesis": n_best is not None}
+    request, pair = request_of_lines(options, TextOptions(**text), **ways), (source, target)
+    code = serve.translate(settings, request, pair, errors=errors, glossary=glossary, progress=progress)
     raise typer.Exit(code)
 
 
@@ -183,14 +183,14 @@ def generate(
     A line is one input, read whole and as it is: no sentences are cut, nothing is protected or checked.
     """
     from server.cli import serve
+    from server.service.text.options import TextOptions
+    from server.service.translation.file_translation import request_of_lines
     from server.service.translation.request import RequestedOptions
 
-    requested = RequestedOptions(num_hypotheses=n_best, **decoding)
+    options = RequestedOptions(num_hypotheses=n_best, **decoding)
     settings["bundle"] = (bundle,)
-    code = serve.generate(
-        settings, requested, n_best=n_best is not None, errors=errors, progress=progress, features=features
-    )
-    raise typer.Exit(code)
+    request = request_of_lines(options, TextOptions(guard="off"), every_hypothesis=n_best is not None)
+    raise typer.Exit(serve.generate(settings, request, errors=errors, progress=progress, features=features))
 
 
 def explain(

@@ -32,7 +32,13 @@ from server.cli.exit_codes import (
 )
 from server.cli.given_settings import read_settings
 from server.engine.observer import NullObserver
-from server.errors import DragomanError, EngineDeadError, GlossaryRefusedError, SettingError
+from server.errors import (
+    DragomanError,
+    EngineDeadError,
+    GlossaryRefusedError,
+    InvalidOptionError,
+    SettingError,
+)
 from server.http.server import listen, make_server
 from server.logs import configure_logging
 from server.metrics.registry import Metrics
@@ -40,12 +46,20 @@ from server.process_tuning import return_large_blocks, tune_interpreter
 from server.service.clients.api_keys import read_keys
 from server.service.models.loading import load_model, load_models
 from server.service.models.served_model import ServedModel
-from server.service.request_limits import request_limits
 from server.service.text.glossary.files import read_file, read_folder
-from server.service.text.options import TextOptions
-from server.service.translation.file_route import FileLeg, FileTranslator, choose_route, generation_leg
-from server.service.translation.file_translation import LineError, LineOptions, read_lines
-from server.service.translation.request import RequestedOptions
+from server.service.translation.file_route import (
+    FileLeg,
+    choose_route,
+    generation_leg,
+    translation_through,
+)
+from server.service.translation.file_translation import (
+    FileTranslator,
+    LineError,
+    read_lines,
+    without_limits,
+)
+from server.service.translation.request import TranslationRequest
 from server.settings import NO_PIVOT, Settings
 
 _CLOSE_TIMEOUT_S = 2.0
@@ -148,8 +162,8 @@ def _run(
 
 def translate(
     flags: Mapping[str, Any],
-    requested: RequestedOptions,
-    line_options: LineOptions,
+    request: TranslationRequest,
+    pair: tuple[str | None, str | None],
     *,
     errors: Literal["replace", "fail"],
     glossary: Path | None,
@@ -159,8 +173,8 @@ def translate(
 
     Args:
         flags: settings given on the command line; None where a flag was not given.
-        requested: decoding options.
-        line_options: from which language to which, and how lines are cut and written.
+        request: how lines are translated.
+        pair: from which language to which; None fits all.
         errors: what becomes of a line that is not UTF-8.
         glossary: file of terms; None for none.
         progress: whether to draw a progress bar; None if standard error is a terminal.
@@ -168,26 +182,23 @@ def translate(
     Returns:
         The exit code.
     """
-    return _through_models(
-        "translate",
-        flags,
-        lambda settings: choose_route(
-            settings.bundle,
-            line_options.source,
-            line_options.target,
-            None if settings.pivot_language == NO_PIVOT else settings.pivot_language,
-        ),
-        (requested, line_options, errors),
-        progress,
-        glossary,
-    )
+
+    def choose(settings: Settings) -> Sequence[FileLeg]:
+        pivot = None if settings.pivot_language == NO_PIVOT else settings.pivot_language
+        legs = choose_route(settings.bundle, *pair, pivot)
+        if request.text_options.explains and (len(legs) > 1 or request.every_hypothesis):
+            raise InvalidOptionError(
+                "what explains lines needs one bundle for the direction, and no n-best list"
+            )
+        return legs
+
+    return _through_models("translate", flags, choose, request, errors, progress, glossary)
 
 
 def generate(
     flags: Mapping[str, Any],
-    requested: RequestedOptions,
+    request: TranslationRequest,
     *,
-    n_best: bool,
     errors: Literal["replace", "fail"],
     progress: bool | None,
     features: Path | None = None,
@@ -196,8 +207,7 @@ def generate(
 
     Args:
         flags: settings given on the command line; None where a flag was not given.
-        requested: decoding options.
-        n_best: whether all hypotheses of a line are written.
+        request: how lines are given to it.
         errors: what becomes of a line that is not UTF-8.
         progress: whether to draw a progress bar; None if standard error is a terminal.
         features: .npz file to read instead, for a model whose sources are feature vectors.
@@ -205,27 +215,26 @@ def generate(
     Returns:
         The exit code.
     """
-    line_options = LineOptions(n_best=n_best, text=TextOptions(guard="off"))
+    given, of_features = None, features is not None
 
     def choose(settings: Settings) -> Sequence[FileLeg]:
-        return (generation_leg(settings.bundle[0], of_features=features is not None),)
+        return (generation_leg(settings.bundle[0], of_features=of_features),)
 
-    try:
-        given = (
-            None if features is None else [f"{to_base64(one)}\n".encode() for one in read_features(features)]
-        )
-    except FeaturesError as error:
-        return fail("generate", EXIT_USAGE, str(error))
-    return _through_models(
-        "generate", flags, choose, (requested, line_options, errors), progress, given=given
-    )
+    if features is not None:
+        try:
+            given = [f"{to_base64(one)}\n".encode() for one in read_features(features)]
+        except FeaturesError as error:
+            return fail("generate", EXIT_USAGE, str(error))
+    request = replace(request, are_features=of_features)
+    return _through_models("generate", flags, choose, request, errors, progress, given=given)
 
 
 def _through_models(
     command: str,
     flags: Mapping[str, Any],
     choose: Callable[[Settings], Sequence[FileLeg]],
-    how: tuple[RequestedOptions, LineOptions, Literal["replace", "fail"]],
+    request: TranslationRequest,
+    errors: Literal["replace", "fail"],
     progress: bool | None,
     glossary: Path | None = None,
     given: list[bytes] | None = None,
@@ -236,26 +245,25 @@ def _through_models(
     return_large_blocks()
     models: dict[Path, ServedModel] = {}
     bundle = settings.bundle[0]
-    requested, line_options, errors = how
 
     def complain(complaint: str) -> None:
         """Say on standard error what became of a line; above the progress bar, if there is one."""
         tqdm.write(f"dragoman {command}: {complaint}", file=sys.stderr)
 
     try:
-        line_options.text.validate()
+        request.text_options.validate()
         if glossary is not None:
-            line_options = replace(line_options, glossary=read_file(glossary))
+            request = replace(request, glossary=read_file(glossary))
         legs = choose(settings)
-        settings = settings.model_copy(update={"bundle": tuple(dict.fromkeys(leg.bundle for leg in legs))})
+        chosen = {leg.bundle for leg in legs}
+        taken = tuple(dict.fromkeys(bundle for bundle in settings.bundle if bundle in chosen))
+        settings = without_limits(settings.model_copy(update={"bundle": taken}))
         for bundle in settings.bundle:
             models[bundle] = load_model(settings, NullObserver(), bundle)
-        way = [
-            (leg, models[leg.bundle], request_limits(settings, models[leg.bundle].manifest)) for leg in legs
-        ]
-        return _stream(
-            command, FileTranslator(way, requested, line_options, errors, complain), progress, given
-        )
+        if legs:
+            request = replace(request, source=legs[0].source, target=legs[-1].target)
+        through = translation_through(legs, models.values(), settings)
+        return _stream(command, FileTranslator(through, request, errors, complain), progress, given)
     except BundleError as error:
         return _refuse(command, error.bundle or bundle, error)
     except (LineError, DragomanError) as error:

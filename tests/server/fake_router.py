@@ -32,7 +32,7 @@ class Models:
             model = served_model(engine, name=f"model-{number}", directions=directions(pairs))
             limits = request_limits(self.settings, model.manifest)
             slots.append(ModelSlot(Translator(model, limits, text_threads=1)))
-        return Router(slots, self.pivot)
+        return Router(slots, [] if self.pivot is None else [self.pivot])
 
     def run(self, test: Callable[[Router], Awaitable[Any]]) -> Any:
         async def main() -> Any:

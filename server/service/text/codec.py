@@ -51,7 +51,6 @@ class Reading:
         is_html: whether they are HTML.
         markup_language: of the texts, as `lang` in the markup has it; "" for that of the way.
         split: whether a line may hold several sentences.
-        every_line: whether a line never goes on in the next one, as with the option `split_lines`.
         whole: whether a text is one input of the model, just as it is; nothing else holds then.
     """
 
@@ -59,7 +58,6 @@ class Reading:
     is_html: bool = False
     markup_language: str = ""
     split: bool = True
-    every_line: bool = False
     whole: bool = False
 
 
@@ -211,9 +209,7 @@ class TextCodec:
                 text = _assembled(values, 1).hypotheses[0]
             blocks = read_html(text, reading.markup_language or way.source)
         else:
-            blocks = read_plain(
-                text, every_line=reading.every_line or reading.options.split_lines, language=way.source
-            )
+            blocks = read_plain(text, every_line=reading.options.split_lines, language=way.source)
         if len(blocks) > 1:
             blocks = keep_signatures(blocks, way.source)
         return (yield from self._blocks(blocks, way, reading, protect, begin))

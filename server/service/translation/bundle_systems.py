@@ -14,7 +14,7 @@ from server.service.request_limits import request_limits
 from server.service.text.jobs import ModelInput
 from server.service.text.protection.alignment import WordAligner
 from server.service.translation.decoding_options import choose_each
-from server.service.translation.file_translation import choose_direction, named_direction, translate_lines
+from server.service.translation.file_translation import named_direction, translate_lines
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 
@@ -69,7 +69,7 @@ def bundle_systems(
         lines,
         functools.partial(lines, guard="mend"),
         functools.partial(translate_alone, bundle, **how),
-        choose_direction(manifest, *named_direction(manifest, direction)),
+        named_direction(manifest, direction),
         aligner.links,
     )
 
@@ -103,7 +103,7 @@ def translate_alone(
     try:
         limits = request_limits(settings, model.manifest)
         requested = RequestedOptions(beam_size=beam_size, length_penalty=length_penalty)
-        source, target = choose_direction(model.manifest, *named_direction(model.manifest, direction))
+        source, target = named_direction(model.manifest, direction)
         framing = model.manifest.framing(source, target)
         longest = limits.max_source_tokens - len(framing.source_prefix) - len(framing.source_suffix)
         inputs = [

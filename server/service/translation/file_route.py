@@ -1,30 +1,21 @@
-"""The way of a file: which models it goes through, and which of its lines come out as they went in."""
+"""The way of a file: which models it goes through."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from export.bundle import BundleError, Manifest, load_manifest
-from server.errors import InvalidOptionError, InvalidRequestError, UnsupportedLanguageError
+from server.errors import InvalidRequestError, UnsupportedLanguageError
 from server.service.models.served_model import ServedModel
-from server.service.request_limits import RequestLimits
-from server.service.text.detection import triage
-from server.service.text.explanation.explained import NOTHING, as_json
+from server.service.request_limits import request_limits
 from server.service.text.languages import Directions
-from server.service.translation.decoding_options import check_options
-from server.service.translation.file_translation import (
-    LineError,
-    LineOptions,
-    LineTranslator,
-    TranslatedLine,
-    choose_direction,
-    list_directions,
-)
-from server.service.translation.request import RequestedOptions
-
-_MOST_NAMED = 100
+from server.service.translation.file_translation import Translate, choose_direction, list_directions
+from server.service.translation.model_slot import ModelSlot
+from server.service.translation.router import Router
+from server.service.translation.translator import Translator
+from server.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +52,22 @@ def choose_route(
         UnsupportedLanguageError: no bundle has the direction.
     """
     manifests = {bundle: _manifest_of(bundle) for bundle in bundles}
-    others = {bundle: one for bundle, one in manifests.items() if not one.translates}
-    if len(others) == len(manifests):
-        one = next(iter(others.values()))
+    able = {bundle: one for bundle, one in manifests.items() if one.translates}
+    if not able:
+        one = next(iter(manifests.values()))
         raise UnsupportedLanguageError(
             f"{one.name} does not translate (its task is {one.task}): dragoman generate"
         )
-    manifests = {bundle: one for bundle, one in manifests.items() if bundle not in others}
-    if leg := _first(manifests, source, target):
+    if leg := _first(able, source, target):
         return (leg,)
-    pairs = [pair for manifest in manifests.values() for pair in manifest.pairs]
+    pairs = [pair for manifest in able.values() for pair in manifest.pairs]
     if source is not None and target is not None:
-        if _are_one(Directions(pairs), source, target):
-            return ()
+        known = Directions(pairs)
+        with contextlib.suppress(UnsupportedLanguageError):
+            if known.find(source, "source") == known.find(target, "target"):
+                return ()
         if pivot is not None:
-            opening, closing = _first(manifests, source, pivot), _first(manifests, pivot, target)
+            opening, closing = _first(able, source, pivot), _first(able, pivot, target)
             if opening and closing:
                 return opening, closing
     raise UnsupportedLanguageError(
@@ -106,135 +98,28 @@ def generation_leg(bundle: Path, *, of_features: bool = False) -> FileLeg:
     return FileLeg(bundle, source, target)
 
 
-@dataclass(frozen=True, slots=True)
-class _OnItsWay:
-    """What is known of a line before it is translated.
+def translation_through(
+    legs: Sequence[FileLeg], models: Iterable[ServedModel], settings: Settings
+) -> Translate | None:
+    """Give what translates requests from the first leg's source to the last one's target.
 
-    Attributes:
-        size: in bytes, with its end.
-        instead: what is written in its place; None for its translation.
-        fault: what is wrong with it, for people; empty if nothing is.
+    Args:
+        legs: as chosen.
+        models: of their bundles, in the order in which they were given.
+        settings: that they were loaded with.
+
+    Returns:
+        None without legs.
     """
-
-    size: int
-    instead: str | None = None
-    fault: str = ""
-
-
-class FileTranslator:
-    """Translates a stream of lines with one model, or with two in a row. One run at a time.
-
-    A line that is clearly not in the source language (`server.service.text.detection.triage`) is written as
-    it is, unless the guard is off.
-    """
-
-    def __init__(
-        self,
-        legs: Sequence[tuple[FileLeg, ServedModel, RequestLimits]],
-        requested: RequestedOptions,
-        options: LineOptions,
-        errors: Literal["replace", "fail"] = "replace",
-        report: Callable[[str], None] = lambda _complaint: None,
-    ) -> None:
-        """Prepare a run.
-
-        Args:
-            legs: as chosen, with the models; without any, lines come back as they are.
-            requested: decoding options for all lines; of two models, they are the second's.
-            options: how lines are read and written; the languages are those of the legs.
-            errors: `replace` writes a line that is not UTF-8 as it is, with U+FFFD for what is no text;
-                `fail` ends the run there.
-            report: told of each such line; of the first hundred by number, of the rest how many they are.
-
-        Raises:
-            InvalidOptionError: an option is out of range for a model, or a glossary is given for two models;
-                the message names it.
-        """
-        if options.text.explains and (len(legs) > 1 or options.n_best):
-            raise InvalidOptionError(
-                "what explains lines needs one bundle for the direction, and no n-best list"
-            )
-        self._translators = []
-        if options.glossary is not None and len(legs) > 1:
-            raise InvalidOptionError(
-                f"glossary: {legs[0][0].source} to {legs[-1][0].target} is translated through "
-                f"{legs[0][0].target}; a glossary needs a model of the pair itself"
-            )
-        for leg, model, limits in legs:
-            is_last = leg is legs[-1][0]
-            own = requested if is_last else requested.for_pivot()
-            check_options(own, limits)
-            how = replace(options, source=leg.source, target=leg.target, n_best=options.n_best and is_last)
-            self._translators.append(LineTranslator(model, limits, own, how))
-        self._pair = (legs[0][0].source, legs[-1][0].target) if legs else None
-        self._options = options
-        self._errors = errors
-        self._report = report
-
-    def run(self, arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
-        """Translate all lines of a source.
-
-        Args:
-            arrived: lines with their ends, as many at a time as there are; iterated on a thread of its own.
-
-        Yields:
-            One translation for each line, in order; empty lines stay empty.
-
-        Raises:
-            LineError: a line has too many tokens, or the engine failed on it, or it is not UTF-8 and errors
-                are to fail. All before it were yielded.
-        """
-        # As long as there are lines between the reader and here, which the translators' queues bound.
-        on_their_way: deque[_OnItsWay] = deque()
-        stream: Iterable[list[bytes]] = self._examined(arrived, on_their_way)
-        lines = _untranslated(stream)
-        for translator in self._translators:
-            lines = translator.run(stream)
-            stream = _batches_of(lines)
-        complaints = 0
-        for number, line in enumerate(lines):
-            known = on_their_way.popleft()
-            if known.fault:
-                if self._errors == "fail":
-                    raise LineError(number + 1, known.fault)
-                complaints += 1
-                if complaints <= _MOST_NAMED:
-                    self._report(f"line {number + 1}: {known.fault}; it is written as it is, untranslated")
-            text = line.text
-            if known.instead is not None:
-                text = known.instead
-                if self._options.text.explains:
-                    text = as_json(text.rstrip("\r\n"), NOTHING, self._options.text)
-                elif self._options.n_best:
-                    text = f"{number} ||| {text.rstrip()} ||| 0\n"
-            yield TranslatedLine(text, known.size, line.is_last_of_batch)
-        if complaints > _MOST_NAMED:
-            self._report(f"{complaints - _MOST_NAMED} more lines were not valid UTF-8")
-
-    def _examined(
-        self, arrived: Iterable[list[bytes]], on_their_way: deque[_OnItsWay]
-    ) -> Iterator[list[bytes]]:
-        """Put an empty line in the place of each that is not to be translated, and note what is known."""
-        for batch in arrived:
-            notes = [self._examine(raw) for raw in batch]
-            on_their_way.extend(notes)
-            yield [
-                raw if note.instead is None else raw[len(raw.rstrip(b"\r\n")) :]
-                for raw, note in zip(batch, notes, strict=True)
-            ]
-
-    def _examine(self, raw: bytes) -> _OnItsWay:
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            fault = f"not valid UTF-8 at byte {error.start + 1}"
-            return _OnItsWay(len(raw), raw.decode("utf-8", "replace"), fault)
-        if self._pair is None:
-            return _OnItsWay(len(raw), text)
-        if self._options.text.guard == "off":
-            return _OnItsWay(len(raw))
-        found = triage.check(text, *self._pair, is_html=False)
-        return _OnItsWay(len(raw), None if found.source is not None else text)
+    if not legs:
+        return None
+    translators = [
+        Translator(model, request_limits(settings, model.manifest), settings.text_threads) for model in models
+    ]
+    if not translators[0].model.manifest.translates:
+        return partial(translators[0].translate, source=legs[0].source, target=legs[0].target)
+    between = (legs[0].target, legs[-1].source) if len(legs) > 1 else ()
+    return Router([ModelSlot(translator) for translator in translators], between).translate
 
 
 def _manifest_of(bundle: Path) -> Manifest:
@@ -252,27 +137,3 @@ def _first(manifests: dict[Path, Manifest], source: str | None, target: str | No
         except UnsupportedLanguageError:
             continue
     return None
-
-
-def _are_one(directions: Directions, source: str, target: str) -> bool:
-    try:
-        return directions.find(source, "source") == directions.find(target, "target")
-    except UnsupportedLanguageError:
-        return False
-
-
-def _untranslated(arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
-    """Stand in for a model: of every line it is known already what is written."""
-    for batch in arrived:
-        for place, raw in enumerate(batch, start=1):
-            yield TranslatedLine("", len(raw), place == len(batch))
-
-
-def _batches_of(lines: Iterable[TranslatedLine]) -> Iterator[list[bytes]]:
-    """Hand lines from one model to the next, as many at a time as came out together."""
-    batch: list[bytes] = []
-    for line in lines:
-        batch.append(line.text.encode("utf-8"))
-        if line.is_last_of_batch:
-            yield batch
-            batch = []

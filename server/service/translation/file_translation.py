@@ -1,49 +1,57 @@
-"""Files of any size, line by line, through the engine: many lines at once, in order, with bounded memory.
+"""Files of any size, line by line: many lines at once, in order, with bounded memory.
 
-A reader thread reads, tokenises and submits; the caller's thread takes the results in order and writes.
-Between them is a queue of limited length, so a slow side holds back the other. The caller's thread never
+A thread reads; the caller's thread runs the event loop on which lines are translated, takes them in order and
+writes. Only so many requests are under way, so a slow side holds back the other. The caller's thread never
 reads, so Ctrl-C and a closed output end the run at once even while the input stands still.
 """
 
+import asyncio
 import contextlib
 import itertools
+import math
 import os
-import queue
 import sys
 import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from export.bundle import Manifest
 from server.engine.observer import NullObserver
-from server.engine.sequence import SequenceResult
-from server.errors import DragomanError, InvalidRequestError, QueueFullError, UnsupportedLanguageError
+from server.errors import DragomanError, UnsupportedLanguageError
 from server.service.models.loading import load_model
-from server.service.models.served_model import ServedModel, text_side
-from server.service.request_limits import RequestLimits, request_limits
-from server.service.text.codec import Document, Reading, TextCodec
+from server.service.request_limits import request_limits
+from server.service.text.codec import TextTranslation
 from server.service.text.explanation.explained import as_json
-from server.service.text.explanation.requirements import check_explanations
-from server.service.text.glossary.entries import Glossary
-from server.service.text.jobs import ModelInput
 from server.service.text.languages import Directions
-from server.service.text.options import TextOptions, Way
-from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
-from server.service.translation.request import RequestedOptions
+from server.service.text.options import TextOptions
+from server.service.translation.request import RequestedOptions, Translation, TranslationRequest, gathered
+from server.service.translation.translator import Translator
 from server.settings import Settings
+
+Translate = Callable[[TranslationRequest], Coroutine[Any, Any, Translation]]
+"""What a file goes through, and a request of HTTP, too."""
 
 _READ_BYTES = 1 << 16
 # Lines that are submitted as one request, and requests that may be under way: enough to fill every row of a
 # large machine (32 x 64 lines), little enough to keep memory flat.
 _LINES_PER_REQUEST = 32
-_NAMED_DIRECTIONS = 100
 _REQUESTS_AHEAD = 64
-_FULL_QUEUE_PAUSE_S = 0.01
-_TEXT_DEFAULTS = TextOptions()
+_NAMED_DIRECTIONS = 100
+_MOST_NAMED = 100
+_LIMITS = ("max_queue_sentences", "max_queue_tokens", "max_request_tokens", "max_texts", "max_text_chars")
+
+
+def without_limits(settings: Settings) -> Settings:
+    """Give the settings for a file, which nobody else waits beside: requests and queue have no limits."""
+    return settings.model_copy(update=dict.fromkeys(_LIMITS, sys.maxsize))
+
+
+def request_of_lines(options: RequestedOptions, text: TextOptions, **how: Any) -> TranslationRequest:
+    """State how lines are translated, in a request that lacks languages and texts; `how`: more fields."""
+    text = replace(text, split_lines=True)
+    return TranslationRequest("", (), "", "", math.inf, options, text_options=text, **how)
 
 
 def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
@@ -97,17 +105,16 @@ def translate_lines(
         UnsupportedLanguageError: the bundle has no such direction.
         LineError: a line cannot be translated.
     """
-    settings = Settings(bundle=(bundle,))
+    settings = without_limits(Settings(bundle=(bundle,)))
     model = load_model(settings, NullObserver())
     try:
-        requested = RequestedOptions(beam_size=beam_size, length_penalty=length_penalty)
-        limits = request_limits(settings, model.manifest)
-        check_options(requested, limits)
-        source, target = named_direction(model.manifest, direction)
-        options = LineOptions(split=split, source=source, target=target, text=TextOptions(guard=guard))
-        translator = LineTranslator(model, limits, requested, options)
+        pair = named_direction(model.manifest, direction)
+        translator = Translator(model, request_limits(settings, model.manifest))
+        options = RequestedOptions(beam_size=beam_size, length_penalty=length_penalty)
+        request = request_of_lines(options, TextOptions(guard=guard), split=split)
+        file = FileTranslator(lambda part: translator.translate(part, *pair), request)
         arrived = [[line.encode("utf-8") + b"\n" for line in lines]]
-        return [line.text.removesuffix("\n") for line in translator.run(arrived)]
+        return [line.text.removesuffix("\n") for line in file.run(arrived)]
     finally:
         model.engine.close(0.0)
 
@@ -141,86 +148,50 @@ class TranslatedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
-    document: Document
-    futures: Sequence[Future[SequenceResult]]
-    bodies: tuple[str, ...]
-    ends: tuple[str, ...]
-    sizes: tuple[int, ...]
-    first_number: int
+class _Line:
+    """A line that was read: its number from 1, its parts, and what is wrong with it, if anything is."""
+
+    number: int
+    size: int
+    body: str
+    end: str
+    fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LineOptions:
-    """How lines are read and written.
-
-    Attributes:
-        split: whether a line of several sentences is translated sentence by sentence.
-        source: language of the lines; None takes the bundle's first direction that fits.
-        target: language of the translations, likewise.
-        n_best: whether all translations of a line are written, as in Moses' n-best lists: its number from 0,
-            the translation and its score between bars.
-        text: how each line is treated.
-        glossary: terms of the direction.
-    """
-
-    split: bool = True
-    source: str | None = None
-    target: str | None = None
-    n_best: bool = False
-    text: TextOptions = _TEXT_DEFAULTS
-    glossary: Glossary | None = None
-
-
-_LINE_BY_LINE = LineOptions()
-
-
-class LineTranslator:
-    """Translates a stream of lines with one model. One run at a time."""
+class FileTranslator:
+    """Translates a stream of lines, in one run."""
 
     def __init__(
         self,
-        model: ServedModel,
-        limits: RequestLimits,
-        requested: RequestedOptions,
-        options: LineOptions = _LINE_BY_LINE,
+        translate: Translate | None,
+        request: TranslationRequest,
+        errors: Literal["replace", "fail"] = "replace",
+        report: Callable[[str], None] = lambda _complaint: None,
     ) -> None:
-        """Prepare a run.
+        """Prepare the run.
 
         Args:
-            model: a loaded model.
-            limits: of which those on texts and requests do not apply here.
-            requested: decoding options for all lines.
-            options: how lines are read and written.
+            translate: translates requests, used from one event loop after another; None leaves lines as they
+                are.
+            request: what holds for all lines, see `request_of_lines`. With `every_hypothesis`, all
+                translations of a line are written, as in Moses' n-best lists: its number from 0, the
+                translation and its score between bars.
+            errors: `replace` writes a line that is not UTF-8 as it is, with U+FFFD for what is no text;
+                `fail` ends the run there.
+            report: told of each such line; of the first hundred by number, of the rest how many they are.
 
         Raises:
-            UnsupportedLanguageError: the bundle has no such direction.
-            InvalidOptionError: the bundle lacks what its translations are to be explained with.
+            InvalidRequestError: what is asked for cannot be served, whatever the lines are.
         """
-        self._model = model
-        self._requested = requested
-        self._n_best = options.n_best
-        self._codec = TextCodec(text_side(model, limits), replace(limits, max_request_tokens=sys.maxsize))
-        check_explanations(options.text, model.measured, samples=requested.samples)
-        source, target = choose_direction(model.manifest, options.source, options.target)
-        framing = model.manifest.framing(source, target)
-        self._way = Way(
-            source,
-            target,
-            framing,
-            requested.num_hypotheses,
-            options.text.guard,
-            every_hypothesis=options.n_best,
-            may_be_cut="max_decoding_length" in requested.stated,
-            glossary=options.glossary,
-            keep=options.text.explains,
-        )
-        whole = model.manifest.segmentation == "none"
-        self._reading = Reading(options.text, split=options.split, every_line=True, whole=whole)
-        self._limits = replace(limits, target_prefix=framing.target_prefix)
-        self._stop = threading.Event()
-        self._pending: queue.Queue[_Lines | Exception | None] = queue.Queue(_REQUESTS_AHEAD)
+        self._translate = translate
+        self._request = request
+        self._errors = errors
+        self._report = report
+        self._complaints = 0
         self._numbers = itertools.count()
+        self._has_ended = False
+        if translate is not None:  # an empty line, before any is read; there are no empty features
+            asyncio.run(translate(replace(request, texts=() if request.are_features else ("",))))
 
     def run(self, arrived: Iterable[list[bytes]]) -> Iterator[TranslatedLine]:
         """Translate all lines of a source.
@@ -232,124 +203,116 @@ class LineTranslator:
             One translation for each line, in order; empty lines stay empty.
 
         Raises:
-            LineError: a line is not UTF-8, has too many tokens, or the engine failed on it. All before it
-                were yielded.
+            LineError: a line has too many tokens, or the engine failed on it, or it is not UTF-8 and errors
+                are to fail. All before it were yielded.
         """
-        reader = threading.Thread(target=self._read_all, args=(arrived,), name="dragoman-reader", daemon=True)
-        reader.start()
-        try:
-            while (lines := self._pending.get()) is not None:
-                if isinstance(lines, Exception):
-                    raise lines
-                yield from self._finish(lines)
-        finally:
-            self._stop.set()
+        room = threading.Semaphore(_REQUESTS_AHEAD)
+        with contextlib.ExitStack() as stack:
+            stack.callback(room.release)  # last of all: the reader finds the loop closed, and ends
+            loop = stack.enter_context(asyncio.Runner()).get_loop()
+            stack.callback(setattr, self, "_has_ended", True)
+            # What fails is raised here when its turn has come, or interests nobody.
+            loop.set_exception_handler(lambda _loop, _context: None)
+            begun: _Begun = asyncio.Queue()
+            reading = (arrived, begun, room, loop)
+            threading.Thread(target=self._read, args=reading, name="dragoman-reader", daemon=True).start()
+            while (request := loop.run_until_complete(begun.get())) is not None:
+                if isinstance(request, Exception):
+                    raise request
+                yield from self._written(*loop.run_until_complete(request))
+                room.release()
+        if self._complaints > _MOST_NAMED:
+            self._report(f"{self._complaints - _MOST_NAMED} more lines were not valid UTF-8")
 
-    def _finish(self, lines: _Lines) -> Iterator[TranslatedLine]:
-        document, futures = lines.document, lines.futures
-        try:
-            while document.inputs:
-                document.resume([future.result() for future in futures])
-                futures = self._enqueue(document.inputs)
-            texts = document.translations(self._requested.num_hypotheses, fill=self._n_best)
-            if self._way.keep:
-                texts = self._codec.explained(lines.bodies, document, texts, self._reading)
-        except DragomanError as error:
-            raise LineError(lines.first_number, f"this line or one soon after it failed: {error}") from error
-        last = len(texts) - 1
-        for i, (text, end, size) in enumerate(zip(texts, lines.ends, lines.sizes, strict=True)):
-            # One line in, one line out, whatever the model writes.
-            found = [hypothesis.replace("\n", " ") for hypothesis in text.hypotheses]
-            if self._way.keep:
-                written = as_json(found[0], text.explanation, self._reading.options)
-            elif self._n_best:
-                number = lines.first_number + i - 1
-                ranked = zip(found, text.scores, strict=True)
-                written = "".join(f"{number} ||| {one} ||| {score:.6g}\n" for one, score in ranked)
-            else:
-                written = found[0] + end
-            yield TranslatedLine(written, size, i == last)
+    def _read(
+        self,
+        arrived: Iterable[list[bytes]],
+        begun: "_Begun",
+        room: threading.Semaphore,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Read on a thread of its own, and have the loop begin with what there is."""
 
-    def _read_all(self, arrived: Iterable[list[bytes]]) -> None:
+        def begin(lines: Sequence[_Line]) -> None:
+            if not self._has_ended:
+                begun.put_nowait(loop.create_task(self._translated(lines)))
+
+        last: Exception | None = None
+        numbers = itertools.count(1)
         try:
-            number = 1
             for batch in _batches(arrived):
-                try:
-                    self._put(self._submit(batch, number))
-                except LineError:
-                    # One by one, so that those before the bad line are written, and it is the one named.
-                    for offset, raw in enumerate(batch):
-                        self._put(self._submit([raw], number + offset))
-                number += len(batch)
-            self._put(None)
-        except _StoppedError:
-            pass
+                room.acquire()
+                loop.call_soon_threadsafe(begin, [_line_of(next(numbers), raw) for raw in batch])
         except Exception as error:  # noqa: BLE001 - it is raised again in the other thread
-            self._put_last(error)
+            last = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(begun.put_nowait, last)
 
-    def _submit(self, batch: Sequence[bytes], number: int) -> _Lines:
-        bodies, ends = [], []
-        for offset, raw in enumerate(batch):
+    async def _translated(
+        self, lines: Sequence[_Line]
+    ) -> tuple[Sequence[_Line], Sequence[TextTranslation | LineError]]:
+        """Translate lines together, or else one by one up to the bad one, so that it is the one named."""
+        with contextlib.suppress(DragomanError):
+            return lines, await self._together(lines)
+        found: list[TextTranslation | LineError] = []
+        for line in lines:
             try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise LineError(number + offset, f"not valid UTF-8 at byte {error.start + 1}") from None
-            body = line.rstrip("\r\n")
-            bodies.append(body)
-            ends.append(line[len(body) :])
-        try:
-            document = self._codec.read(bodies, self._way, self._reading)
-            futures = self._enqueue(document.inputs)
-        except DragomanError as error:
-            raise LineError(number, str(error)) from error
-        return _Lines(document, futures, tuple(bodies), tuple(ends), tuple(map(len, batch)), number)
+                found += await self._together([line])
+            except DragomanError as error:
+                return lines, [*found, LineError(line.number, str(error))]
+        return lines, found
 
-    def _enqueue(self, inputs: Sequence[ModelInput]) -> Sequence[Future[SequenceResult]]:
-        if not inputs:
-            return ()
-        ids = [one.ids for one in inputs]
-        options = choose_each(self._requested, self._limits, inputs)
-        if self._reading.options.confidence:
-            options = with_token_scores(options)
-        while not self._stop.is_set():
-            try:
-                return self._model.engine.submit(f"lines-{next(self._numbers)}", ids, options)
-            except QueueFullError:
-                time.sleep(_FULL_QUEUE_PAUSE_S)
-            except InvalidRequestError:  # more than the queue ever takes at once, or one is at fault
-                if len(inputs) == 1:
-                    raise
-                half = len(inputs) // 2
-                return [*self._enqueue(inputs[:half]), *self._enqueue(inputs[half:])]
-        raise _StoppedError
+    async def _together(self, lines: Sequence[_Line]) -> Sequence[TextTranslation]:
+        bodies = tuple(line.body for line in lines)
+        places = [place for place, line in enumerate(lines) if not line.fault]
+        parts = []
+        if self._translate is not None and places:
+            request = replace(self._request, request_id=f"lines-{next(self._numbers)}", texts=bodies)
+            parts.append((places, await self._translate(request.part(places))))
+        return gathered(bodies, parts, "", "").texts
 
-    def _put(self, item: _Lines | None) -> None:
-        self._put_last(item)
-        if self._stop.is_set():
-            raise _StoppedError
+    def _written(
+        self, lines: Sequence[_Line], found: Sequence[TextTranslation | LineError]
+    ) -> Iterator[TranslatedLine]:
+        for line, translation in zip(lines, found, strict=False):
+            if isinstance(translation, LineError):
+                raise translation
+            if line.fault:
+                self._complain(line)
+            yield TranslatedLine(self._text_of(line, translation), line.size, line is lines[-1])
 
-    def _put_last(self, item: _Lines | Exception | None) -> None:
-        while not self._stop.is_set():
-            try:
-                self._pending.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return
+    def _complain(self, line: _Line) -> None:
+        if self._errors == "fail":
+            raise LineError(line.number, line.fault)
+        self._complaints += 1
+        if self._complaints <= _MOST_NAMED:
+            self._report(f"line {line.number}: {line.fault}; it is written as it is, untranslated")
+
+    def _text_of(self, line: _Line, translation: TextTranslation) -> str:
+        # One line in, one line out, whatever the model writes.
+        found = [hypothesis.replace("\n", " ") for hypothesis in translation.hypotheses]
+        if self._request.text_options.explains:
+            return as_json(found[0], translation.explanation, self._request.text_options)
+        if self._request.every_hypothesis:
+            ranked = zip(found, translation.scores, strict=True)
+            return "".join(f"{line.number - 1} ||| {one} ||| {score:.6g}\n" for one, score in ranked)
+        return found[0] + line.end
 
 
-def named_direction(manifest: Manifest, name: str | None) -> tuple[str | None, str | None]:
-    """Read the name of a direction of a bundle.
+_Begun = asyncio.Queue[
+    asyncio.Task[tuple[Sequence[_Line], Sequence[TextTranslation | LineError]]] | Exception | None
+]
+"""Requests in order; at the end None, or what ended the reading."""
 
-    Args:
-        manifest: of the bundle.
-        name: ``en-fr``; None leaves both languages open.
+
+def named_direction(manifest: Manifest, name: str | None) -> tuple[str, str]:
+    """Find the direction of a bundle that is called so: ``en-fr``; None is its first.
 
     Raises:
         UnsupportedLanguageError: the bundle has no such direction.
     """
-    if name is None:
-        return None, None
     known = {f"{source}-{target}": (source, target) for source, target in manifest.pairs}
+    name = next(iter(known)) if name is None else name
     if name not in known:
         raise UnsupportedLanguageError(
             f"{name} is not a direction of this bundle: {list_directions(manifest.pairs)}"
@@ -385,12 +348,18 @@ def choose_direction(manifest: Manifest, source: str | None, target: str | None)
     )
 
 
-class _StoppedError(Exception):
-    """The other thread does not want any more."""
-
-
 def _batches(arrived: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
     """Cut what has arrived into requests; nothing waits for more, so a terminal is answered line by line."""
     for lines in arrived:
         for start in range(0, len(lines), _LINES_PER_REQUEST):
             yield lines[start : start + _LINES_PER_REQUEST]
+
+
+def _line_of(number: int, raw: bytes) -> _Line:
+    fault = ""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        text, fault = raw.decode("utf-8", "replace"), f"not valid UTF-8 at byte {error.start + 1}"
+    body = text.rstrip("\r\n")
+    return _Line(number, len(raw), body, text[len(body) :], fault)

@@ -111,6 +111,8 @@ class TranslationRequest:
         deadline_s: monotonic time after which the client does not wait any more.
         glossary: the name of one that the server has, or the request's own; None for none.
         are_features: whether the texts are feature vectors in base64, see `model.features.encoded`.
+        split: whether a line may hold several sentences.
+        every_hypothesis: whether each text gets all translations that are asked for, also such as are alike.
     """
 
     request_id: str
@@ -124,6 +126,8 @@ class TranslationRequest:
     text_options: TextOptions = field(default_factory=TextOptions)
     glossary: str | Glossary | None = None
     are_features: bool = False
+    split: bool = True
+    every_hypothesis: bool = False
 
     def part(self, places: Sequence[int], number: int | None = None) -> Self:
         """The same request with some of its texts.

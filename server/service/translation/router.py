@@ -1,7 +1,7 @@
 """From a request's languages to the models that translate them: one, or two with a language between."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -59,18 +59,18 @@ class Router:
     def __init__(
         self,
         slots: Sequence[ModelSlot],
-        pivot: str | None = None,
+        pivots: Collection[str] = (),
         glossaries: GlossaryStore | None = None,
     ) -> None:
         """Find the routes.
 
         Args:
             slots: one for each model; from here on they are closed by this object.
-            pivot: language through which pairs without a model go; None refuses them.
+            pivots: what models call the language through which pairs without a model go; none refuses them.
             glossaries: that requests may name; None starts without any.
         """
         self.slots = tuple(slots)
-        self._pivot = pivot
+        self._pivots = pivots
         self.glossaries = glossaries or GlossaryStore()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="dragoman-detect")
         self._under_way: dict[str, dict[str, Translator]] = {}
@@ -79,15 +79,13 @@ class Router:
 
     def find_routes(self) -> None:
         """Look again at what the models translate, after one was exchanged."""
-        direct = {
-            (source, target): Leg(slot, source, target)
-            for slot in self.slots
-            if slot.model.manifest.translates
-            for source, target in slot.model.manifest.pairs
-        }
+        direct: dict[tuple[str, str], Leg] = {}
+        for slot in self.slots:
+            for pair in slot.model.manifest.pairs if slot.model.manifest.translates else ():
+                direct.setdefault(pair, Leg(slot, *pair))
         self._routes = {pair: (leg,) for pair, leg in direct.items()}
-        into = [leg for leg in direct.values() if leg.target == self._pivot]
-        out_of = [leg for leg in direct.values() if leg.source == self._pivot]
+        into = [leg for leg in direct.values() if leg.target in self._pivots]
+        out_of = [leg for leg in direct.values() if leg.source in self._pivots]
         for first in into:
             for second in out_of:
                 if first.source != second.target:

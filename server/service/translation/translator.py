@@ -127,7 +127,7 @@ class Translator:
         work = Work()
         work.stages_s["tokenize"] = self._clock() - started_s
         await self._decode(request, way, document, work, size)
-        texts = document.translations(request.options.num_hypotheses)
+        texts = document.translations(request.options.num_hypotheses, fill=request.every_hypothesis)
         if way.keep:
             written_s = self._clock()
             texts = await self._offload(
@@ -148,6 +148,7 @@ class Translator:
             self.model.manifest.framing(source, target),
             request.options.num_hypotheses,
             request.text_options.guard,
+            every_hypothesis=request.every_hypothesis,
             may_be_cut="max_decoding_length" in request.options.stated,
             glossary=glossary,
             keep=request.text_options.explains,
@@ -156,6 +157,7 @@ class Translator:
             request.text_options,
             is_html=request.is_html,
             markup_language=request.markup_language or source,
+            split=request.split,
             whole=self.model.manifest.segmentation == "none",
         )
         return way, reading

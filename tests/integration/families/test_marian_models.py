@@ -21,7 +21,11 @@ from server.service.models.loading import load_model
 from server.service.request_limits import request_limits
 from server.service.text.options import TextOptions
 from server.service.translation.decoding_options import choose_options
-from server.service.translation.file_translation import LineOptions, LineTranslator
+from server.service.translation.file_translation import (
+    FileTranslator,
+    choose_direction,
+    request_of_lines,
+)
 from server.service.translation.request import RequestedOptions, TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
@@ -215,13 +219,14 @@ def test_every_direction_of_a_multilingual_model_is_served(models: tuple[str, Pa
                 reference.tokenizer.decode(row, skip_special_tokens=True) for row in rows
             ]
         assert len({tuple(texts) for texts in found.values()}) == 3
-        requested, raw = RequestedOptions(), [[f"{text}\n".encode() for text in texts]]
-        lines = LineTranslator(
-            model, limits, requested, LineOptions(split=False, target="pt_BR", text=OWN_WORDS)
-        ).run(raw)
+        pair = choose_direction(model.manifest, None, "pt_BR")
+        lines = FileTranslator(
+            lambda part: translator.translate(part, *pair),
+            request_of_lines(RequestedOptions(), OWN_WORDS, split=False),
+        ).run([[f"{text}\n".encode() for text in texts]])
         assert [line.text.rstrip("\n") for line in lines] == found["pt-BR"]
         with pytest.raises(UnsupportedLanguageError):
-            LineTranslator(model, limits, requested, LineOptions(target="fr", text=OWN_WORDS))
+            choose_direction(model.manifest, None, "fr")
     finally:
         model.engine.close(0.0)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,15 @@ import pytest
 
 from export.bundle import BundleError
 from server.errors import InvalidOptionError, UnsupportedLanguageError
-from server.service.request_limits import request_limits
 from server.service.text.options import TextOptions
-from server.service.translation.file_route import FileLeg, FileTranslator, choose_route
-from server.service.translation.file_translation import LineError, LineOptions, choose_direction
+from server.service.translation.file_route import FileLeg, choose_route, translation_through
+from server.service.translation.file_translation import (
+    FileTranslator,
+    LineError,
+    choose_direction,
+    request_of_lines,
+    without_limits,
+)
 from server.service.translation.request import RequestedOptions
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, manifest, served_model
@@ -28,20 +34,20 @@ class File:
     def __init__(self, *pairs: str, requested: RequestedOptions | None = None, **options: Any) -> None:
         self.engines = [FakeEngine() for _ in pairs]
         self.complaints: list[str] = []
-        legs = []
-        for engine, pair in zip(self.engines, pairs, strict=True):
-            source, target = pair.split("-")
-            model = served_model(engine, name=pair, directions=[{"source": source, "target": target}])
-            legs.append(
-                (FileLeg(Path(pair), source, target), model, request_limits(Settings(), model.manifest))
-            )
-        self.translator = FileTranslator(
-            legs,
+        legs = [FileLeg(Path(pair), *pair.split("-")) for pair in pairs]
+        models = [
+            served_model(engine, name=pair, directions=directions(pair))
+            for engine, pair in zip(self.engines, pairs, strict=True)
+        ]
+        request = request_of_lines(
             requested or RequestedOptions(),
-            LineOptions(text=options.pop("text", TextOptions()), n_best=options.pop("n_best", False)),
-            report=self.complaints.append,
-            **options,
+            options.pop("text", TextOptions()),
+            every_hypothesis=options.pop("n_best", False),
         )
+        if legs:
+            request = replace(request, source=legs[0].source, target=legs[-1].target)
+        through = translation_through(legs, models, without_limits(Settings()))
+        self.translator = FileTranslator(through, request, report=self.complaints.append, **options)
 
     def __call__(self, *lines: bytes, together: int = 50) -> list[str]:
         batches = [list(lines[at : at + together]) for at in range(0, len(lines), together)]
@@ -127,6 +133,10 @@ def test_n_best_lists_name_every_line() -> None:
     assert [options.num_hypotheses for _, _, options, _ in file.engines[0].submitted] == [1]
 
 
+def test_models_may_call_the_language_between_otherwise() -> None:
+    assert File("fra_Latn-eng_Latn", "en-de")(b"one\n") == ["ONE\n"]
+
+
 def test_options_that_a_model_cannot_serve_are_refused_at_once() -> None:
     with pytest.raises(InvalidOptionError):
         File("fr-en", "en-de", requested=RequestedOptions(beam_size=3))
@@ -143,9 +153,9 @@ def test_memory_is_bounded_with_two_models() -> None:
             yield [b"line\n"] * 32
 
     lines = file.translator.run(arrived())
-    next(lines)
-    while len(file.engines[0].submitted) < 120:  # two queues of 64
-        pass
+    for _ in range(2000):
+        next(lines)
+    assert len(file.engines[0].submitted) <= 2000 // 32 + 65
     assert read < 200
     lines.close()
 

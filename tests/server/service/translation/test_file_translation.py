@@ -1,20 +1,33 @@
 import os
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from server.errors import InferenceError
 from server.service.request_limits import request_limits
-from server.service.translation.file_translation import LineError, LineOptions, LineTranslator, read_lines
+from server.service.text.options import TextOptions
+from server.service.translation.file_translation import (
+    FileTranslator,
+    LineError,
+    read_lines,
+    request_of_lines,
+    without_limits,
+)
 from server.service.translation.request import RequestedOptions
+from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 
 
-def translator(engine: FakeEngine, *, split: bool = True, **changes: object) -> LineTranslator:
+def translator(engine: FakeEngine, *, split: bool = True, **changes: object) -> FileTranslator:
     model = served_model(engine, **changes)
-    return LineTranslator(
-        model, request_limits(Settings(), model.manifest), RequestedOptions(), LineOptions(split=split)
+    ((source, target),) = model.manifest.pairs
+    through = Translator(model, request_limits(without_limits(Settings()), model.manifest))
+    return FileTranslator(
+        lambda request: through.translate(request, source, target),
+        request_of_lines(RequestedOptions(), TextOptions(), split=split),
+        "fail",
     )
 
 
@@ -100,11 +113,10 @@ def test_lines_before_a_bad_one_are_translated() -> None:
 
 
 def test_a_line_that_a_model_of_whole_lines_cannot_read_is_named() -> None:
-    model = served_model(FakeEngine(), segmentation="none")
-    limits = request_limits(Settings(), model.manifest)
     lines = []
     with pytest.raises(LineError, match="line 3: a sentence has 101 tokens; the model reads at most 64"):
-        for line in LineTranslator(model, limits, RequestedOptions()).run([[b"a\n", b"b\n", b"c " * 100]]):
+        file = translator(FakeEngine(), segmentation="none")
+        for line in file.run([[b"a\n", b"b\n", b"c " * 100, b"d\n"]]):
             lines.append(line.text)
     assert lines == ["A\n", "B\n"]
 
@@ -122,12 +134,37 @@ def test_a_failure_of_the_engine_names_where() -> None:
         translate(b"one\ntwo\n", engine)
 
 
+def test_whoever_has_had_enough_leaves_no_thread_behind() -> None:
+    engine = FakeEngine()
+    lines = translator(engine).run([b"line\n"] * 32 for _ in range(10_000))
+    next(lines)
+    (reader,) = (thread for thread in threading.enumerate() if thread.name == "dragoman-reader")
+    lines.close()
+    reader.join(20)
+    assert not reader.is_alive()
+    assert len(engine.submitted) < 70
+
+
 def test_memory_is_bounded_while_the_reader_of_the_output_is_slow() -> None:
     engine = FakeEngine()
-    arrived = ([b"line\n"] * 32 for _ in range(10_000))
-    lines = translator(engine).run(arrived)
-    next(lines)
-    while len(engine.submitted) < 60:
+    read = 0
+
+    def arrived() -> Iterator[list[bytes]]:
+        nonlocal read
+        for _ in range(10_000):
+            read += 1
+            yield [b"line\n"] * 32
+
+    lines = translator(engine).run(arrived())
+    engine.gate.clear()
+    waiting = threading.Thread(target=lambda: next(lines))
+    waiting.start()
+    while len(engine.submitted) < 64:
         pass
-    assert len(engine.submitted) < 100
+    for _ in range(3):  # it is written line by line, and more is read only then
+        engine.release()
+        waiting.join()
+        next(lines)
+    assert len(engine.submitted) == 64
+    assert read < 70
     lines.close()
