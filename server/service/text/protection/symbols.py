@@ -5,7 +5,7 @@ reads is the sentence without them.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from server.service.text.protection.writing import escaped
@@ -191,6 +191,31 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
     if not _OPENING.search(text):
         return segment
     inside = {i for span in kept for i in range(span.start, span.end)} if kept else set()
+    pairs = _pairs(text, inside, knows)
+    if not pairs:
+        return segment
+    first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS
+    # White space inside of a pair goes with it: `« oui »`.
+    white = {place for place, character in enumerate(text) if character.isspace()} - inside
+    begins = [(start, start + 1 + (start + 1 in white)) for start, _ in pairs]
+    ends = [
+        (end - (end - 1 in white and end > begin[1]), end + 1)
+        for begin, (_, end) in zip(begins, pairs, strict=True)
+    ]
+    marks = [
+        Tag(cut[0], escaped(text[slice(*cut)], segment.escape), first + n, opens=opens)
+        for cuts, opens in ((begins, True), (ends, False))
+        for n, cut in enumerate(cuts)
+    ]
+    # Outer tags of the source stay outside: an opening one before the mark, a closing one behind it.
+    tags = sorted([*segment.tags, *marks], key=lambda tag: tag.at)
+    return Segment(text, kept, tuple(tags), segment.escape).edited(
+        [(*cut, "") for cut in sorted(begins + ends)]
+    )
+
+
+def _pairs(text: str, inside: Collection[int], knows: Callable[[str], bool]) -> list[tuple[int, int]]:
+    """Find quotes and brackets that belong together, but for what stands inside of spans or is known."""
     is_reversed = 0 <= text.find("»") < text.find("«")  # as in German books; models hardly know them so
     opened: list[tuple[int, str]] = []
     pairs: list[tuple[int, int]] = []
@@ -218,26 +243,8 @@ def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: Fal
     pairs += [
         (match.start(), match.end() - 1)
         for match in SINGLE_QUOTED.finditer(text)
-        if inside.isdisjoint((match.start(), match.end() - 1))
+        if match.start() not in inside
+        and match.end() - 1 not in inside
         and not (knows(match[0][0]) and knows(match[0][-1]))
     ]
-    if not pairs:
-        return segment
-    first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS
-    # White space inside of a pair goes with it: `« oui »`.
-    white = {place for place, character in enumerate(text) if character.isspace()} - inside
-    begins = [(start, start + 1 + (start + 1 in white)) for start, _ in pairs]
-    ends = [
-        (end - (end - 1 in white and end > begin[1]), end + 1)
-        for begin, (_, end) in zip(begins, pairs, strict=True)
-    ]
-    marks = [
-        Tag(cut[0], escaped(text[slice(*cut)], segment.escape), first + n, opens=opens)
-        for cuts, opens in ((begins, True), (ends, False))
-        for n, cut in enumerate(cuts)
-    ]
-    # Outer tags of the source stay outside: an opening one before the mark, a closing one behind it.
-    tags = sorted([*segment.tags, *marks], key=lambda tag: tag.at)
-    return Segment(text, kept, tuple(tags), segment.escape).edited(
-        [(*cut, "") for cut in sorted(begins + ends)]
-    )
+    return pairs
