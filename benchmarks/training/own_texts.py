@@ -3,9 +3,9 @@
     python -m benchmarks.training.own_texts en es --out data/own
 
 They hold what our corpora lack, in four languages: words that people type alone, phrases of interfaces, mails
-and signs, prose, names that are words elsewhere, days and months, and sentences about a woman and about a man
-that differ in nothing else, written with alternatives: `{She|He} is tired.` A recipe reads them beside a
-corpus, as its `[corpus.sampling]` says.
+and signs, prose, names that are words elsewhere, days, months, salutations, and sentences about a woman and
+about a man that differ in nothing else, written with alternatives: `{She|He} is tired.` A recipe reads them
+beside a corpus, as its `[corpus.sampling]` says.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TABLES = (
     "texts/prose.tsv",
     "texts/names.tsv",
     "texts/calendar.tsv",
+    "texts/letters.tsv",
     COUPLES,
     "everyday.tsv",
 )
