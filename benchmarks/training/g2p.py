@@ -77,6 +77,15 @@ def error_rates(found: Mapping[str, str], right: Mapping[str, Sequence[str]]) ->
     return 100 * wrong / len(found), 100 * wrong_phonemes / phonemes
 
 
+def read_part(data: Path, part: str) -> dict[str, list[str]]:
+    """Read what `prepare` wrote of a part: pronunciations by word."""
+    right: dict[str, list[str]] = {}
+    sides = (_open(data / f"{part}.{side}.gz") for side in ("words", "phonemes"))
+    for word, phonemes in zip(*sides, strict=True):
+        right.setdefault(word.strip(), []).append(phonemes.strip())
+    return right
+
+
 def _open(path: Path) -> Iterable[str]:
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open() as lines:
         yield from lines
@@ -107,10 +116,7 @@ def evaluate(
     beam_size: Annotated[int, typer.Option(help="Hypotheses kept at each step.")] = 4,
 ) -> None:
     """Print word and phoneme error rates of the bundle's first choice."""
-    right: dict[str, list[str]] = {}
-    sides = (_open(data / f"{part}.{side}.gz") for side in ("words", "phonemes"))
-    for word, phonemes in zip(*sides, strict=True):
-        right.setdefault(word.strip(), []).append(phonemes.strip())
+    right = read_part(data, part)
     words = list(right)
     said = translate_lines(bundle, words, beam_size=beam_size)
     of_words, of_phonemes = error_rates(dict(zip(words, said, strict=True)), right)
