@@ -141,7 +141,8 @@ LONG_BESIDE = {
         (re.compile(r"(?<=[ijnr])[*:](?=e[nrs]?(?!\w))"), ""),
     ),
     "en": (
-        (re.compile(r"(?<![\w.])no\.(?= ?\d)"), "number"),  # `No. 5` is known from laws
+        # `No. 5` is known from laws; `oh no. 2 of them` is none.
+        (re.compile(r"(?<![\w.])(?<![Oo]h )(?<!said )(?<!says )(?<!say )no\.(?= ?\d)"), "number"),
         (re.compile(r"(?<=\d )hrs(?!\w|\. [a-z])"), "hours"),
         (re.compile(r"(?<![^\s(])w/o(?= ?\w)"), "without"),
         (re.compile(r"(?<![^\s(])w/(?= ?\w)"), "with"),

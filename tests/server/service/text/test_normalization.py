@@ -183,7 +183,8 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
     ("language", "text", "expected"),
     [
         ("en", "Order no. 4711 is No. 5.", "Order number 4711 is No. 5."),
-        ("en", "Say no. 12 can wait, no.", "Say number 12 can wait, no."),
+        ("en", "Tell no. 12 to wait, no.", "Tell number 12 to wait, no."),
+        ("en", "Oh no. 2 broke. He said no. 5 left.", "Oh no. 2 broke. He said no. 5 left."),
         ("en", "tea w/o sugar, w/ milk (w/ice)", "tea without sugar, with milk (with ice)"),
         ("en", "4-6 hrs or so; a km/h; 4 hrs. or 3 hrs.", "4-6 hours or so; a km/h; 4 hrs. or 3 hours."),
         ("en", "no.5", "number 5"),
