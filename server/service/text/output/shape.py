@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 _POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
 """German words that may have their capital for politeness."""
 _QUOTES = re.compile('["“”„«»]')
-_POINTS = re.compile(r"…(?=\s*\S)|(?<!\.),? ?\.\.(?!\.)")
+_POINTS = (re.compile(r"…(?=\s*\S)"), re.compile(r"(?<!\.),? ?\.\.(?!\.)"))
 """What becomes of three points: one character, or two points, perhaps behind a comma."""
 
 
@@ -180,8 +180,10 @@ def _quotes(source: str, target: Target) -> list[tuple[int, int, str]]:
 
 
 def _three_points(source: str, target: Target) -> list[tuple[int, int, str]]:
-    """Write three points as the source does."""
-    return _replacing(_POINTS, target, "...") if "..." in source and "…" not in source else []
+    """Write three points as the source does; what it has itself, as in `Dr..`, may stay."""
+    if "..." not in source:
+        return []
+    return [edit for form in _POINTS if not form.search(source) for edit in _replacing(form, target, "...")]
 
 
 def _replacing(pattern: re.Pattern[str], target: Target, new: str) -> list[tuple[int, int, str]]:
