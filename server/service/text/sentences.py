@@ -30,7 +30,6 @@ from server.service.text.jobs import Job, ModelInput, together
 from server.service.text.model_text import ModelText
 from server.service.text.options import Way
 from server.service.text.output.checks import (
-    MARKS,
     SINGLE_MARKS,
     Checked,
     marks_agree,
@@ -42,7 +41,7 @@ from server.service.text.protection.linking import Links
 from server.service.text.protection.masks import between, masked, masks_for, unmasked
 from server.service.text.protection.patterns import find_numbers
 from server.service.text.protection.projection import place_tags
-from server.service.text.protection.symbols import SINGLE_QUOTED, before_letter, pairs_to_tags, spaced
+from server.service.text.protection.symbols import MARKS, SINGLE_QUOTED, before_letter, pairs_to_tags, spaced
 from server.service.text.protection.writing import write
 from server.service.text.segment import Segment, Span, Tag, Target, is_usual
 

@@ -13,7 +13,7 @@ from text_to_num import alpha2digit
 
 from export.lexicon import Lexicon, coverage, is_covered
 from server.service.text.detection.triage import is_surely_in
-from server.service.text.protection.symbols import SINGLE_QUOTED
+from server.service.text.protection.symbols import QUOTES, SINGLE_QUOTED
 from server.service.text.segment import Segment, Target, is_usual
 
 REASONS = (
@@ -39,9 +39,6 @@ _TIME = re.compile(r"\b([01]?\d|2[0-4])(?::| ?h ?)([0-5]\d)\b")
 _CLOCK = re.compile(r"\d ?[:h]|\bUhr\b|o'clock|\b[ap]\.?m\b|\bhoras?\b|\bheures?\b")
 _HOURS = frozenset(map(str, range(1, 25)))
 _BRACKETS = "()[]{}"
-_QUOTES = '"“”„«»'
-MARKS = re.compile(r"[()\[\]{}\"“”„«»]")
-"""The brackets and quotes that `marks_agree` counts."""
 SINGLE_MARKS = re.compile(r"(?<!\w)(?P<opening>['‘])(?=\S)|(?<=\S)['’](?!\w)")
 """Single quotes and what may be some."""
 _LONG_WORD, _OFTEN = 24, 3
@@ -256,4 +253,4 @@ def marks_agree(source: Segment, target: Target) -> bool:
             return False
     if any(source.text.count(mark) != target.text.count(mark) for mark in _BRACKETS):
         return False
-    return sum(map(source.text.count, _QUOTES)) == sum(map(target.text.count, _QUOTES))
+    return sum(map(source.text.count, QUOTES)) == sum(map(target.text.count, QUOTES))

@@ -6,6 +6,7 @@ away, what it has and the translation lost comes back.
 
 import re
 
+from server.service.text.protection.symbols import QUOTES
 from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Target, is_usual
@@ -22,7 +23,7 @@ _INNER_END = re.compile(r"(?:[!?…,;:–—]|(?<!\d)\.)\s+\S")  # `2. Mai` goes
 _WORD = re.compile(r"\w+")
 _POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
 """German words that may have their capital for politeness."""
-_QUOTES = re.compile('["“”„«»]')
+_QUOTES = re.compile(f"[{QUOTES}]")
 _POINTS = (re.compile(r"…(?=\s*\S)"), re.compile(r"(?<!\.),? ?\.\.(?!\.)"))
 """What becomes of three points: one character, or two points, perhaps behind a comma."""
 

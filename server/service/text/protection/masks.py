@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from server.service.text.protection.symbols import MARKS, QUOTES
 from server.service.text.segment import Segment, Span, Target
 
 DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
@@ -12,8 +13,6 @@ DEFAULT_MASKS = ("PH{n}", "Q{n}", "XX{n}")
 
 _REMNANT = re.compile(r"(?<![^\W\d_])[^\W\d_]+\d+")
 """What a garbled mask leaves behind: letters with digits."""
-_QUOTES = '"“”„«»'
-_MARK = re.compile(rf"[()\[\]{{}}{_QUOTES}]")
 _OPEN_ENDED = re.compile(r"(?:[^\w\s]|\S+[.@/\\_])\S*[^\W\d_]")
 """Placeholders, handles, addresses and files that letters behind would become part of: `%s`, `:name`."""
 
@@ -129,10 +128,10 @@ def between(segment: Segment) -> list[Segment | Span]:
 def _lone_marks(text: str, parts: Iterable[tuple[int, int]]) -> Iterator[int]:
     """Find where the quotes and brackets begin and end that are no pairs in their part of a text."""
     for start, end in parts:
-        marks = [match.span() for match in _MARK.finditer(text, start, end)]
+        marks = [match.span() for match in MARKS.finditer(text, start, end)]
         counts = Counter(text[first:last] for first, last in marks)
         if (
             any(counts[one] != counts[other] for one, other in ("()", "[]", "{}"))
-            or sum(counts[mark] for mark in _QUOTES) % 2
+            or sum(counts[mark] for mark in QUOTES) % 2
         ):
             yield from (offset for mark in marks for offset in mark)

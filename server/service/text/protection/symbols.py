@@ -146,6 +146,9 @@ def items(segment: Segment) -> list[int]:
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "„": "“", "“": "”", "«": "»", "‹": "›"}
 FINAL_MARKS = ".!?…"
+QUOTES = '"“”„«»'
+MARKS = re.compile(rf"[()\[\]{{}}{QUOTES}]")
+"""Brackets and double quotes, of which a translation has as many as its source."""
 _OPENING = re.compile(r"""[("\[{„“«‹»'‘]|<[^\W\d_]""")
 _ANGLE = re.compile(r"(?<!\S)<[^\W\d_]")  # of `<your name>`, not of `a < b`
 SINGLE_QUOTED = re.compile(
