@@ -88,7 +88,6 @@ class Trainer:
         self._read_corpus(recipe_file, dev)
         self._build_model(recipe_file)
         self._stop = self._stop_agreed = self._averaged = False
-        self._started = time.monotonic()
         self._times: deque[float] = deque(maxlen=_PACE_UPDATES)
 
     def _read_corpus(self, recipe_file: Path, dev: list[ParallelText | DescribedFeatures]) -> None:
@@ -162,11 +161,7 @@ class Trainer:
             self._shared_loss = self.processes.wrap(self.batch_loss)
 
     def prepare(self) -> Path:
-        """Make all that is read before and during training; another machine then needs no training text.
-
-        Returns:
-            Directory of the run.
-        """
+        """Make all that training reads, for another machine without the text; returns the run's directory."""
         self.run_directory.draw_all()
         return self.run_directory.path
 
@@ -247,7 +242,8 @@ class Trainer:
     def run(self) -> Path:
         """Train until the recipe says stop.
 
-        Ctrl-C or SIGTERM finishes the update, writes a checkpoint and raises KeyboardInterrupt.
+        Ctrl-C or SIGTERM finishes the update, writes a checkpoint and raises KeyboardInterrupt; before the
+        first update, and the second time, it raises at once.
 
         Returns:
             Directory of the model to use: the best checkpoint, or the average of the last ones if better.
@@ -375,7 +371,10 @@ class Trainer:
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         def stop(number: int, frame: FrameType | None) -> None:
-            self._say("stopping after this update; a checkpoint follows")
+            # torchrun sends on what its processes have had from the terminal: twice is once there.
+            if self.processes.count == 1 and (self._stop or not self._times):
+                raise KeyboardInterrupt
+            self._say("stopping after this update; a checkpoint follows (again: stop at once)")
             self._stop = True
 
         before: dict[signal.Signals, Any] = {}
