@@ -206,7 +206,7 @@ class _Export:
         return manifest
 
     def _export(self, dtype: torch.dtype) -> GraphSet:
-        return export_graphs(self.checkpoint.transformer, dtype, self.folder, beams=self.widths != [1])
+        return export_graphs(self.checkpoint.transformer, dtype, self.folder)
 
     def _few(self, sentences: int) -> int:
         """Of a large model, whose every token costs, gates see fewer sentences."""
@@ -248,7 +248,7 @@ class _Export:
         self.report(f"calibrating int8 on {count} sentences of {sample.name} ({method})")
         ranges = calibrate(
             full.encoder,
-            full.single,
+            full.decoder(1),
             sample.rows,
             method,
             start_id=self.special.decoder_start_id,

@@ -21,44 +21,37 @@ class GraphSet:
 
     Attributes:
         encoder: graph.
-        single: decoder of beam width 1.
-        beams: decoder that those of greater widths are made of, if there are any.
+        beams: decoder of `EXPORTED_WIDTH`, that those of all widths are made of.
         folder: of the files that their large weights are in.
         weight_bits: of int8.
         results: greedy translations of the gates' text, once they are made.
     """
 
     encoder: onnx.ModelProto
-    single: onnx.ModelProto
-    beams: onnx.ModelProto | None
+    beams: onnx.ModelProto
     folder: Path
     weight_bits: int | None = None
     results: list[Decoded] = field(default_factory=list)
 
     def decoder(self, width: int) -> onnx.ModelProto:
         """Give the decoder of a beam width."""
-        if width == 1:
-            return self.single
-        assert self.beams is not None
         return with_beam_width(self.beams, width)
 
     def write(self) -> tuple[Path, Path]:
         """Write the encoder and the decoder of width 1, for sessions."""
         encoder = write_graph(self.encoder, self.folder / "encoder.onnx")
-        return encoder, write_graph(self.single, self.folder / "decoder.onnx")
+        return encoder, write_graph(self.decoder(1), self.folder / "decoder.onnx")
 
 
-def export_graphs(model: Transformer, dtype: torch.dtype, folder: Path, *, beams: bool) -> GraphSet:
+def export_graphs(model: Transformer, dtype: torch.dtype, folder: Path) -> GraphSet:
     """Export a model.
 
     Args:
         model: the trained model; it is not changed.
         dtype: float32, or float16 for CUDA.
         folder: for the files of large weights.
-        beams: whether there will be beam widths above 1.
     """
     kind = str(dtype).rpartition(".")[2]
     encoder = export_encoder(model, dtype, folder / f"{kind}.encoder.weights")
-    single = export_decoder(model, 1, dtype, folder / f"{kind}.decoder.weights")
-    wide = export_decoder(model, EXPORTED_WIDTH, dtype, folder / f"{kind}.beams.weights") if beams else None
-    return GraphSet(encoder, single, wide, folder)
+    beams = export_decoder(model, EXPORTED_WIDTH, dtype, folder / f"{kind}.decoder.weights")
+    return GraphSet(encoder, beams, folder)

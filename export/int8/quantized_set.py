@@ -28,8 +28,7 @@ def quantize_graphs(full: GraphSet, ranges: CalibratedRanges, bits: int) -> Grap
 
     return GraphSet(
         quantized("encoder", full.encoder, ranges.encoder),
-        quantized("decoder", full.single, ranges.decoder),
-        None if full.beams is None else quantized("beams", full.beams, ranges.decoder),
+        quantized("decoder", full.beams, ranges.decoder),
         full.folder,
         bits,
     )
