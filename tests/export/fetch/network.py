@@ -49,13 +49,21 @@ class Network:
         assert not (self.home / "out").exists()
         return done.stderr.splitlines()[-1]
 
-    def fails_here(
+    def pull_here(
         self, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> str:
-        """The same in this process, for what does not ask the hub."""
+    ) -> tuple[int, str]:
+        """Fetch a checkpoint in this process, from elsewhere than the hub; exit code and standard error."""
         monkeypatch.setenv("ARGOS_PACKAGE_INDEX", self.index_url)
         monkeypatch.setenv("FIREFOX_SETTINGS_SERVER", self.firefox_url)
         monkeypatch.setenv("XDG_CACHE_HOME", str(self.home / "cache"))
-        assert run_pull(name, self.home / "out", "checkpoint", ImportNames(), ExportOptions()) == 1
+        code = run_pull(name, self.home / "out", "checkpoint", ImportNames(), ExportOptions())
+        return code, capsys.readouterr().err
+
+    def fails_here(
+        self, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> str:
+        """Give the line of one that must fail with one."""
+        code, errors = self.pull_here(name, capsys, monkeypatch)
+        assert code == 1
         assert not (self.home / "out").exists()
-        return capsys.readouterr().err.splitlines()[-1]
+        return errors.splitlines()[-1]

@@ -181,13 +181,15 @@ def test_a_hostile_index_is_one_line(
     assert said in network.fails_here("argos:en-de", capsys, monkeypatch)
 
 
-def test_without_a_network_the_remedy_is_said(network: Network) -> None:
+def test_without_a_network_the_remedy_is_said(
+    network: Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     network.hub_url = network.index_url = network.firefox_url = NOWHERE
     line = network.fails(NAME)
     assert line.endswith("copy the directory here and give its path; HF_ENDPOINT names a mirror")
-    line = network.fails("argos:en-de")
+    line = network.fails_here("argos:en-de", capsys, monkeypatch)
     assert line.endswith("copy the package here and import its file; ARGOS_PACKAGE_INDEX names a mirror")
-    line = network.fails("firefox:en-de")
+    line = network.fails_here("firefox:en-de", capsys, monkeypatch)
     assert line.endswith(
         "copy the model here and import its directory; FIREFOX_SETTINGS_SERVER names a mirror"
     )
@@ -208,21 +210,27 @@ def test_a_list_names_what_there_is_for_two_languages(network: Network) -> None:
     assert "argos:en-de" in partly.stdout and "the hub cannot be asked" in partly.stderr
 
 
-def test_the_newest_argos_package_that_is_here_needs_no_network(network: Network) -> None:
+def test_the_newest_argos_package_that_is_here_needs_no_network(
+    network: Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = network.home / "cache" / "dragoman" / "argos"
     kept.mkdir(parents=True)
     (kept / "translate-en_de-1.10.argosmodel").write_bytes(network.mirror.files["/v1.10.argosmodel"])
     for other in ("en_de-1.9", "en_fr-2.0", "en_de-x"):
         (kept / f"translate-{other}.argosmodel").write_bytes(b"another")
     network.index_url = NOWHERE
-    done = network.pull("argos:en-de", "--as", "checkpoint", "--out", network.home / "out")
-    assert done.returncode == 0, done.stderr
-    assert f"names a mirror; {kept / 'translate-en_de-1.10.argosmodel'} is taken" in done.stderr
+    code, errors = network.pull_here("argos:en-de", capsys, monkeypatch)
+    assert code == 0, errors
+    assert load_checkpoint(network.home / "out").config.target_language == "de"
+    assert f"names a mirror; {kept / 'translate-en_de-1.10.argosmodel'} is taken" in errors
 
 
-def test_a_link_that_leads_nowhere_does_not_hide_the_next(network: Network) -> None:
+def test_a_link_that_leads_nowhere_does_not_hide_the_next(
+    network: Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     links = ["http://[bad/x", f"{network.mirror.url}/v1.10.argosmodel"]
     index = [entry(network.mirror.url, "1.10", links=links)]
     network.mirror.files["/index.json"] = json.dumps(index).encode()
-    done = network.pull("argos:en-de", "--as", "checkpoint", "--out", network.home / "out")
-    assert done.returncode == 0, done.stderr
+    code, errors = network.pull_here("argos:en-de", capsys, monkeypatch)
+    assert code == 0, errors
+    assert load_checkpoint(network.home / "out").config.target_language == "de"
