@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import torch
 
+from export.graph.beam_width import EXPORTED_WIDTH, with_beam_width
 from export.graph.onnx_export import export_decoder, export_encoder
 from export.int8.calibration import CalibratedRanges, calibrate
 from model.config import TransformerConfig
@@ -33,5 +34,6 @@ def small_model() -> SmallModel:
         source_vocab_size=40, target_vocab_size=40, d_model=32, encoder_layers=1, decoder_layers=2
     )
     model = Transformer(config).eval()
-    encoder, decoders = export_encoder(model), {width: export_decoder(model, width) for width in (1, 2)}
+    encoder, beams = export_encoder(model), export_decoder(model, EXPORTED_WIDTH)
+    decoders = {1: with_beam_width(beams, 1), EXPORTED_WIDTH: beams}
     return SmallModel(encoder, decoders, calibrate(encoder, decoders[1], SAMPLE, "minmax", **IDS))

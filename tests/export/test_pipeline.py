@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 import pytest
-import torch
 
-import export.graph.graph_set
 import export.pipeline
 from export.assemble import WEIGHTS_FILE
 from export.bundle import Manifest, load_manifest, verify_bundle
 from export.card import About
 from export.gate_texts import ExportError, calibration_sample
-from export.graph.onnx_export import export_decoder, export_encoder
 from export.graph.runner import Decoded, GraphRunner
 from export.int8.calibration import hash_sample
 from export.pipeline import ExportOptions, export_bundle
@@ -27,26 +23,7 @@ from model.evaluation.scoring import Score
 from model.tokenizer import Tokenizer
 from tests.support import factories
 
-
-@functools.cache
-def _exported(width: int, dtype: torch.dtype, checkpoint: Path) -> onnx.ModelProto:
-    model = load_checkpoint(checkpoint).model
-    return export_encoder(model, dtype) if width == 0 else export_decoder(model, width, dtype)
-
-
-@pytest.fixture(autouse=True)
-def each_graph_once(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every test here the tiny checkpoint's graphs, exported once: they cost seconds each."""
-    monkeypatch.setattr(
-        export.graph.graph_set,
-        "export_encoder",
-        lambda model, dtype, weights: _exported(0, dtype, tiny_checkpoint),
-    )
-    monkeypatch.setattr(
-        export.graph.graph_set,
-        "export_decoder",
-        lambda model, width, dtype, weights: _exported(width, dtype, tiny_checkpoint),
-    )
+pytestmark = pytest.mark.usefixtures("each_graph_once")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +24,10 @@ from model.evaluation.attention_maps import cross_attention
 from model.transformer import Transformer
 from tests.export.small_model import IDS, SAMPLE, SOURCES, TARGETS
 
+Mixer = Literal["attention", "ssru"]
 
-def transformer(mixer: Literal["attention", "ssru"] = "attention") -> Transformer:
+
+def transformer(mixer: Mixer = "attention") -> Transformer:
     torch.manual_seed(0)
     config = TransformerConfig(
         source_vocab_size=40,
@@ -35,6 +38,12 @@ def transformer(mixer: Literal["attention", "ssru"] = "attention") -> Transforme
         decoder_mixer=mixer,
     )
     return Transformer(config).eval()
+
+
+@functools.cache
+def graphs(mixer: Mixer = "attention") -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Encoder and decoder, exported once: that takes seconds."""
+    return export_encoder(transformer(mixer)), export_decoder(transformer(mixer), 1)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +74,11 @@ def run(folder: Path, source: list[int], target: list[int]) -> np.ndarray:
     ],
 )
 def test_it_is_the_attention_of_the_chosen_heads(
-    tmp_path: Path, layer: int, heads: tuple[int, ...], mixer: Literal["attention", "ssru"]
+    tmp_path: Path, layer: int, heads: tuple[int, ...], mixer: Mixer
 ) -> None:
     model = transformer(mixer)
-    save_all_graphs(tmp_path, export_encoder(model), {1: export_decoder(model, 1)}, {})
+    encoder, decoder = graphs(mixer)
+    save_all_graphs(tmp_path, encoder, {1: decoder}, {})
     graph = export_attention(model, layer, heads, [None] * 4)
     save_beside(graph, tmp_path / "align.onnx", [tmp_path / "decoder.onnx", tmp_path / "encoder.onnx"])
     for source, target in zip(SOURCES, TARGETS, strict=True):
@@ -84,7 +94,7 @@ def test_it_is_the_attention_of_the_chosen_heads(
 
 
 def test_an_int8_bundle_is_computed_with_its_own_integers(model: Transformer, tmp_path: Path) -> None:
-    encoder, decoder = export_encoder(model), export_decoder(model, 1)
+    encoder, decoder = graphs()
     ranges = calibrate(encoder, decoder, SAMPLE, "minmax", **IDS)
     small = (
         quantize_graph(encoder, ranges.encoder, 8, ranges.caches),

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import helper
 
+from export.graph.beam_width import EXPORTED_WIDTH, with_beam_width
 from export.graph.onnx_export import (
     decoder_input_names,
     decoder_output_names,
@@ -103,6 +104,13 @@ def random_model(**changes: Any) -> Transformer:
     return model
 
 
+@functools.cache
+def graph_of(width: int, dtype: torch.dtype = torch.float32, name: str = "pre-norm") -> onnx.ModelProto:
+    """The encoder, of width 0, or a decoder, exported once; must not be changed."""
+    model = random_model(**ARCHITECTURES[name])
+    return export_decoder(model, width, dtype) if width else export_encoder(model, dtype)
+
+
 def random_rows(count: int, longest: int, vocabulary: int, seed: int = 0) -> list[list[int]]:
     draw = np.random.default_rng(seed)
     return [
@@ -133,7 +141,7 @@ def torch_logits(model: Transformer, source: list[int], target: list[int]) -> ND
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_graphs_equal_pytorch_for_every_architecture(name: str) -> None:
     model = random_model(**ARCHITECTURES[name])
-    runner = make_runner(export_encoder(model), export_decoder(model, 1))
+    runner = make_runner(graph_of(0, name=name), graph_of(1, name=name))
     sources = random_rows(7, 12, model.config.source_vocab_size)
     targets = random_rows(7, 9, VOCABULARY, seed=1)
     for source, target, logits in zip(sources, targets, runner.forced(sources, targets), strict=True):
@@ -170,19 +178,12 @@ def test_a_model_that_amplifies_rounding_is_as_near_to_float64_as_pytorch_is() -
 @pytest.mark.parametrize("beams", [2, 5])
 def test_beams_of_a_sentence_share_its_source_and_nothing_else(beams: int) -> None:
     model = random_model()
-    encoder = export_encoder(model)
-    wide = make_runner(encoder, export_decoder(model, beams), beams)
+    wide = make_runner(graph_of(0), with_beam_width(graph_of(EXPORTED_WIDTH), beams), beams)
     sources = random_rows(4, 10, VOCABULARY)
     targets = random_rows(4 * beams, 6, VOCABULARY, seed=1)
     for row, logits in enumerate(wide.forced(sources, targets)):
         expected = torch_logits(model, sources[row // beams], targets[row])
         np.testing.assert_allclose(logits, expected, atol=1e-4)
-
-
-@functools.cache
-def some_decoder() -> onnx.ModelProto:
-    """A decoder for a runner that only encodes."""
-    return export_decoder(random_model(), 1)
 
 
 def watched(encoder: onnx.ModelProto, rows: list[list[int]]) -> dict[str, NDArray[np.float32]]:
@@ -191,22 +192,19 @@ def watched(encoder: onnx.ModelProto, rows: list[list[int]]) -> dict[str, NDArra
     encoder = copy.deepcopy(encoder)
     for name in dict.fromkeys(names):
         encoder.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
-    outputs = make_runner(encoder, some_decoder()).encode(rows)
+    outputs = make_runner(encoder, graph_of(1)).encode(rows)
     return {name: outputs[name] for name in names}
 
 
 def test_padding_is_not_multiplied() -> None:
     rows = [[5, 6, 7, 8, 9], [10], [11, 12, 13]]
-    seen = watched(export_encoder(random_model()), rows)
+    seen = watched(graph_of(0), rows)
     assert {(values.ndim, len(values)) for values in seen.values()} == {(2, 9)}
 
 
 def test_calibration_sees_every_real_token_of_the_encoder_once() -> None:
-    model, rows = random_model(), random_rows(30, 12, VOCABULARY)
-    full = export_encoder(model)
-    ranges = calibrate(
-        full, export_decoder(model, 1), rows, "minmax", start_id=START, eos_id=EOS, pad_id=PAD
-    ).encoder
+    rows, full = random_rows(30, 12, VOCABULARY), graph_of(0)
+    ranges = calibrate(full, graph_of(1), rows, "minmax", start_id=START, eos_id=EOS, pad_id=PAD).encoder
     alone = [watched(full, [row]) for row in rows[:6]]
     alone += [watched(full, rows[6:])]
     products = find_products(full.graph, GraphIndex(full.graph))
@@ -239,7 +237,7 @@ def test_names_shapes_and_types_are_the_contract() -> None:
 
 
 def test_exporting_changes_neither_the_model_nor_its_mode() -> None:
-    model = random_model().train()
+    model = random_model(decoder_layers=1).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     export_decoder(model, 1, torch.float16)
     assert model.training
@@ -248,14 +246,14 @@ def test_exporting_changes_neither_the_model_nor_its_mode() -> None:
 
 def test_fp16_encoders_stay_padded_because_a_device_would_have_to_tell_how_many_tokens_there_are() -> None:
     def counts(dtype: torch.dtype) -> int:
-        return sum(n.op_type == "NonZero" for n in export_encoder(random_model(), dtype).graph.node)
+        return sum(n.op_type == "NonZero" for n in graph_of(0, dtype).graph.node)
 
     assert (counts(torch.float32), counts(torch.float16)) == (1, 0)
 
 
 def test_fp16_graphs_keep_caches_in_fp16_and_logits_in_fp32() -> None:
     model = random_model()
-    encoder, decoder = export_encoder(model, torch.float16), export_decoder(model, 1, torch.float16)
+    encoder, decoder = graph_of(0, torch.float16), graph_of(1, torch.float16)
     types = {
         entry.name: entry.type.tensor_type.elem_type
         for entry in (*decoder.graph.input, *decoder.graph.output)

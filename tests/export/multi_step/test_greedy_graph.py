@@ -147,6 +147,7 @@ def test_a_graph_that_is_right_for_one_sentence_only_is_found_out(tiny_bundle_in
     assert not is_same_in_multi_step(runner(tiny_bundle_int8), multi_step, chosen, [20] * len(chosen))
 
 
+@pytest.mark.usefixtures("each_graph_once")
 def test_a_graph_that_is_not_the_same_is_left_out_of_the_bundle(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_graph_of_beams_that_does_something_else_is_found_out(tiny_bundle_int8
     )
 
 
+@pytest.mark.usefixtures("each_graph_once")
 def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +228,7 @@ def test_a_graph_of_beams_that_is_not_the_same_is_left_out_of_the_bundle(
     assert graphs.multi_step == multi_step_file(1)
 
 
+@pytest.mark.usefixtures("each_graph_once")
 @pytest.mark.parametrize(("asked", "made"), [(None, []), ([], []), ([4], ["4"])])
 def test_only_the_widths_that_are_named_get_one(
     tiny_checkpoint: Path, tmp_path: Path, asked: list[int] | None, made: list[str]

@@ -65,6 +65,7 @@ def test_fp16_weights_come_back_as_they_were_rounded(
         assert torch.equal(tensor.half().float(), theirs[name]), name
 
 
+@pytest.mark.usefixtures("each_graph_once")
 @pytest.mark.parametrize("bits", [7, 8])
 def test_int8_weights_become_the_same_integers_again(
     tmp_path: Path, tiny_checkpoint: Path, bits: int
