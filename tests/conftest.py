@@ -64,12 +64,14 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "checkpoint", factories.tiny_checkpoint)
 
 
-def tiny_bundle_of(factory: pytest.TempPathFactory, checkpoint: Path, precision: Precision) -> Path:
-    """The tiny model as a bundle. Read only: copy it before changing anything."""
+def tiny_bundle_of(
+    factory: pytest.TempPathFactory, checkpoint: Path, precision: Precision, kind: str = ""
+) -> Path:
+    """The tiny model, or another kind, as a bundle. Read only: copy it before changing anything."""
     from tests.support import factories
 
     return made_once(
-        factory, precision, lambda folder: factories.tiny_bundle(folder, checkpoint, precision=precision)
+        factory, kind + precision, lambda folder: factories.tiny_bundle(folder, checkpoint, precision)
     )
 
 
@@ -89,3 +91,26 @@ def tiny_bundle_int8(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: 
 def tiny_bundle_fp16(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """The tiny model as an fp16 bundle."""
     return tiny_bundle_of(tmp_path_factory, tiny_checkpoint, "fp16")
+
+
+@pytest.fixture(scope="session")
+def recurrent_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for a decoder with an SSRU, of the architecture of Firefox's models."""
+    from tests.support import factories
+
+    def make(folder: Path) -> Path:
+        return factories.tiny_checkpoint(folder, **factories.FIREFOX)
+
+    return made_once(tmp_path_factory, "recurrent", make)
+
+
+@pytest.fixture(scope="session")
+def recurrent_bundle(tmp_path_factory: pytest.TempPathFactory, recurrent_checkpoint: Path) -> Path:
+    """The recurrent model as an fp32 bundle."""
+    return tiny_bundle_of(tmp_path_factory, recurrent_checkpoint, "fp32", "recurrent-")
+
+
+@pytest.fixture(scope="session")
+def recurrent_bundle_int8(tmp_path_factory: pytest.TempPathFactory, recurrent_checkpoint: Path) -> Path:
+    """The recurrent model as an int8 bundle."""
+    return tiny_bundle_of(tmp_path_factory, recurrent_checkpoint, "int8", "recurrent-")

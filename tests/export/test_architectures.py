@@ -30,23 +30,10 @@ T5 = {
     "head_dim": 16,
 }
 
-FIREFOX = {
-    "norm": "post",
-    "final_norm": False,
-    "decoder_mixer": "ssru",
-    "positions": "sinusoidal_t2t",
-    "output_bias": True,
-}
-
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return factories.tiny_checkpoint(tmp_path_factory.mktemp("t5"), **T5)
-
-
-@pytest.fixture(scope="module")
-def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return factories.tiny_checkpoint(tmp_path_factory.mktemp("firefox"), **FIREFOX)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +97,9 @@ def test_an_attention_that_adds_something_is_not_fused(taken: int) -> None:
 
 @pytest.mark.slow
 def test_a_recurrent_decoder_passes_every_gate_in_int8_and_comes_back(
-    tmp_path: Path, recurrent: Path
+    tmp_path: Path, recurrent_checkpoint: Path, recurrent_bundle_int8: Path
 ) -> None:
-    bundle = factories.tiny_bundle(tmp_path, recurrent, "int8")
-    manifest = load_manifest(bundle)
+    bundle, manifest = recurrent_bundle_int8, load_manifest(recurrent_bundle_int8)
     assert manifest.quality is not None
     assert manifest.quality.scores["fp32"].bleu > 50, "it has learnt something"
     assert manifest.quality.bleu_loss < 3
@@ -132,24 +118,27 @@ def test_a_recurrent_decoder_passes_every_gate_in_int8_and_comes_back(
     assert runtime.columns is not None
     assert runtime.spec.state_size == 48
     config = recover_checkpoint(bundle, tmp_path / "back")
-    first, theirs = load_checkpoint(recurrent), model_tensors(load_checkpoint(tmp_path / "back").model)
+    first, theirs = (
+        load_checkpoint(recurrent_checkpoint),
+        model_tensors(load_checkpoint(tmp_path / "back").model),
+    )
     assert first.config.model.differences(config.model) == {}
     for name, tensor in model_tensors(first.model).items():
         assert (tensor - theirs[name]).abs().max() <= 0.02 * tensor.abs().max(), name
 
 
 @pytest.mark.slow
-def test_what_a_recurrent_decoder_is_refused_for(tmp_path: Path, recurrent: Path) -> None:
+def test_what_a_recurrent_decoder_is_refused_for(tmp_path: Path, recurrent_checkpoint: Path) -> None:
     with pytest.raises(HuggingFaceError, match="no Hugging Face class fits: the model has"):
-        write_huggingface(load_checkpoint(recurrent), tmp_path / "out")
+        write_huggingface(load_checkpoint(recurrent_checkpoint), tmp_path / "out")
     texts = factories.write_text(tmp_path)
     with pytest.raises(CheckpointError, match="only decoders with self-attention are pruned"):
-        prune_checkpoint(recurrent, tmp_path / "out", 0.5, [texts[0]], [texts[1]])
+        prune_checkpoint(recurrent_checkpoint, tmp_path / "out", 0.5, [texts[0]], [texts[1]])
 
 
 @pytest.mark.slow
-def test_in_fp16_the_state_is_too(tmp_path: Path, recurrent: Path) -> None:
-    manifest = load_manifest(bundle := factories.tiny_bundle(tmp_path, recurrent, "fp16"))
+def test_in_fp16_the_state_is_too(tmp_path: Path, recurrent_checkpoint: Path) -> None:
+    manifest = load_manifest(bundle := factories.tiny_bundle(tmp_path, recurrent_checkpoint, "fp16"))
     assert manifest.quality is not None
     assert manifest.quality.bleu_loss < 1
     inputs = {entry.name: entry.type.tensor_type for entry in _inputs(bundle, manifest.graphs.decoders["1"])}

@@ -32,6 +32,13 @@ _WORDS = {
     "ends": {".": ".", "?": "?", "!": "!", " today.": " heute."},
 }
 _SPECIAL = SpecialTokens()
+FIREFOX = {
+    "norm": "post",
+    "final_norm": False,
+    "decoder_mixer": "ssru",
+    "positions": "sinusoidal_t2t",
+    "output_bias": True,
+}
 
 
 def parallel_text(count: int, seed: int = 0) -> tuple[list[str], list[str]]:
