@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from model.checkpoint import load_checkpoint
+from model.training.trainer import Trainer
 from tests.support.toy_training import losses
 
 NETWORK_FAULTS = ("EADDRINUSE", "DistNetworkError", "connectFullMesh")
@@ -82,7 +83,7 @@ def test_two_processes_have_the_losses_of_one_and_one_writes(
     with (tmp_path / "train.en").open("a") as en, (tmp_path / "train.de").open("a") as de:
         en.write("the cat sees the dog in the old house near the big tree\n")
         de.write("das Katze sieht das Hund im das alte Haus bei das grosse Baum\n")
-    complete(1, file, tmp_path / "one")
+    Trainer(file, tmp_path / "one", quiet=True).run()
     with running(2, file, tmp_path / "two") as process:
         output, errors = process.communicate(timeout=250)
         assert process.returncode == 0, errors[-2000:]
@@ -112,7 +113,6 @@ def test_a_killed_process_ends_the_run_which_goes_on_with_another_number(
 ) -> None:
     file = without_dropout(recipe(**OPTIONS))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    complete(1, file, whole)
     slow = file.with_name("slow.toml")  # the same run, that one may kill in the middle
     slow.write_text(file.read_text().replace("max_updates = 60", "max_updates = 100000"))
     with running(2, slow, broken) as process:
@@ -131,11 +131,11 @@ def test_a_killed_process_ends_the_run_which_goes_on_with_another_number(
     assert reached >= 20
 
     target = (reached // 20 + 2) * 20
-    for out, processes in ((whole, 1), (broken, 3 if victim else 1)):
-        file.write_text(slow.read_text().replace("max_updates = 100000", f"max_updates = {target}"))
-        with running(processes, file, out) as process:
-            errors = process.communicate(timeout=250)[1]
-            assert process.returncode == 0, errors[-2000:]
+    file.write_text(slow.read_text().replace("max_updates = 100000", f"max_updates = {target}"))
+    Trainer(file, whole, quiet=True).run()
+    with running(3 if victim else 1, file, broken) as process:
+        errors = process.communicate(timeout=250)[1]
+        assert process.returncode == 0, errors[-2000:]
     one, other = losses(whole), losses(broken)
     for update in range(20, target + 1, 20):
         assert other["valid", update] == pytest.approx(one["valid", update], abs=2e-4), update
