@@ -1,15 +1,25 @@
-"""A sentence while it waits and while it is decoded, and what comes back.
+"""A sentence while it waits and while it is decoded, what is refused before, and what comes back.
 
 Everything here is a plain value. No clock, no thread, no session.
 """
 
+from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
+from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.source import Source
-from server.errors import AbortedError, DeadlineExceededError, DragomanError
+from server.errors import (
+    AbortedError,
+    DeadlineExceededError,
+    DragomanError,
+    InvalidOptionError,
+    InvalidRequestError,
+    TextTooLongError,
+)
+from server.runtime.model_spec import ModelSpec
 
 Priority = Literal["interactive", "bulk"]
 """Class of a request: somebody waits for a few sentences, or it is a document."""
@@ -119,3 +129,41 @@ def end_of_unwanted(sequence: Sequence) -> DragomanError:
     if sequence.aborted:
         return AbortedError("the request was aborted")
     return DeadlineExceededError("the deadline passed before the translation was ready")
+
+
+def check_sources(
+    sources: SequenceOf[SequenceOf[int | bytes]],
+    options: SequenceOf[DecodingOptions],
+    spec: ModelSpec,
+    limits: EngineLimits,
+) -> None:
+    """Refuse what the model and its engine could never decode, before it waits.
+
+    Args:
+        sources: token ids, or feature vectors, of every sentence.
+        options: of every sentence.
+        spec: sizes of the model.
+        limits: what the engine takes on.
+
+    Raises:
+        InvalidOptionError: a beam width that there is no decoder for, an impossible prefix or required
+            sequence, and what `DecodingOptions.validate` says.
+        InvalidRequestError: a sentence without tokens.
+        TextTooLongError: a sentence with too many.
+    """
+    widths = [width for width in spec.beam_widths if width <= limits.max_rows]
+    for one in set(options):
+        one.validate()
+        if one.beam_size not in widths:
+            raise InvalidOptionError(f"beam_size must be one of {', '.join(map(str, widths))}")
+        for name, forced in (("target_prefix", (one.target_prefix,)), ("required", one.required)):
+            words = (0 <= id < spec.vocabulary_size and id != spec.eos_id for ids in forced for id in ids)
+            if not all(words):
+                raise InvalidOptionError(f"{name} has a token that no target can have")
+    for source in sources:
+        if not source:
+            raise InvalidRequestError("a sentence has no tokens")
+        if len(source) > spec.max_source_tokens:
+            raise TextTooLongError(
+                f"a sentence has {len(source)} tokens; at most {spec.max_source_tokens} are accepted"
+            )

@@ -48,7 +48,7 @@ class Caches(ABC):
             self._names["cross_last"] = []
         self._self: list[Tensor] = []
         self._cross: list[Tensor] = []
-        self._last: list[Tensor] = []
+        self._last = self._empty("cross_last", 1)
         self.target_capacity = self.source_capacity = self.nbytes = 0
 
     def tensors(self, rows: slice, sentences: slice) -> Iterator[tuple[str, Tensor]]:
@@ -61,21 +61,27 @@ class Caches(ABC):
             for name, tensor in zip(self._names[kind], tensors, strict=True):
                 yield name, tensor[part]
 
-    @abstractmethod
     def allocate(self, target_capacity: int, source_capacity: int) -> None:
         """Replace all caches by empty ones.
 
         Raises:
             MemoryError: there is no room.
         """
+        self._self, self._cross = [], []  # before others are made
+        self._self = self._empty("self", target_capacity)
+        self._cross = self._empty("cross", source_capacity)
+        self._count(target_capacity)
 
-    @abstractmethod
     def grow_target(self, capacity: int, used: int) -> None:
         """Make the self-attention caches hold `capacity` positions; the first `used` rows keep theirs."""
+        if not self._spec.state_size:
+            self._self = self._grown("self", self._self, capacity, used)
+        self._count(capacity)
 
-    @abstractmethod
     def grow_source(self, capacity: int, used: int) -> None:
         """Make the cross-attention caches hold `capacity` positions; `used` sentences keep theirs."""
+        self._cross = self._grown("cross", self._cross, capacity, used)
+        self._count(self.target_capacity)
 
     @abstractmethod
     def admit(self, first: int, encoded: Sequence[Tensor], lengths: NDArray[np.int32]) -> None:
@@ -110,12 +116,27 @@ class Caches(ABC):
         """
 
     @abstractmethod
-    def zeros(self, shape: Sequence[int]) -> Tensor:
-        """Make float32 zeros where the caches lie."""
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
+        """Make zeros where the caches lie."""
 
     @abstractmethod
     def clear(self, tensor: Tensor) -> None:
         """Set a tensor that `zeros` made, or a part of it, to zero."""
+
+    @abstractmethod
+    def _grown(self, kind: str, old: list[Tensor], capacity: int, used: int) -> list[Tensor]:
+        """Copy the first `used` rows or sentences of caches into larger ones; may empty `old`."""
+
+    def _empty(self, kind: str, capacity: int) -> list[Tensor]:
+        """Make caches of a kind; a state is a cache of one position."""
+        spec, sentences, dtype = self._spec, self._max_sentences, self._spec.cache_dtype
+        rows = sentences * self._beam_width if kind == "self" else sentences
+        shape: tuple[int, ...] = (rows, spec.decoder_heads, capacity, spec.head_size)
+        if kind == "self" and spec.state_size:
+            shape, dtype = (rows, 1, 1, spec.state_size), spec.state_dtype
+        elif kind == "cross_last":
+            shape = (rows, 1, spec.decoder_heads * spec.head_size)
+        return [self.zeros(shape, dtype) for _ in self._names[kind]]
 
     def _count(self, target_capacity: int) -> None:
         """Note the capacities and sum up the bytes, after each change of them."""

@@ -30,11 +30,10 @@ from server.runtime.device.sessions import DeviceDecoder, DeviceEncoder, DeviceM
 from server.runtime.model_spec import ModelSpec, cache_names
 from server.runtime.multi_step.graphs import MultiStepGraphs
 from server.runtime.multi_step.session import OnnxBeamMultiStep, OnnxGreedyMultiStep
-from server.runtime.onnx.graph import FileStates, Graph, file_states
 from server.runtime.onnx.packed_weights import open_packed, packed_graphs
 from server.runtime.onnx.projection import COLUMN_INPUTS, OnnxColumns
 from server.runtime.onnx.session_options import CPU, Provider, open_session, run_options, session_options
-from server.runtime.onnx.sessions import OnnxDecoder, OnnxEncoder
+from server.runtime.onnx.sessions import FileStates, Graph, OnnxDecoder, OnnxEncoder, file_states
 from server.runtime.onnx.top_k_ranker import OnnxRanker, host_ranking_graph
 from server.runtime.sessions import DecoderSession, EncoderSession, MultiStepSession
 

@@ -20,17 +20,15 @@ from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 
-from server.engine.dispatch.fork_server import WorkerProcesses
-from server.engine.dispatch.suspects import Suspects
+from server.engine.dispatch.worker_processes import WorkerProcesses
 from server.engine.dispatch.worker_threads import WorkerThreads
 from server.engine.ipc.messages import Drop, FromWorker, Ready, Refused, Report, Start
 from server.engine.limits import EngineLimits, EngineStats
 from server.engine.observer import EngineObserver, end_reason
 from server.engine.options import DecodingOptions
-from server.engine.scheduling.placement import Placement
+from server.engine.scheduling.placement import Placement, Suspects
 from server.engine.scheduling.waiting_queue import Rivalry, WaitingQueue, priority_of
-from server.engine.sequence import Sequence, SequenceResult, end_of_unwanted
-from server.engine.validation import check
+from server.engine.sequence import Sequence, SequenceResult, check_sources, end_of_unwanted
 from server.errors import DragomanError, DrainingError, EngineDeadError, InferenceError
 
 _log = logging.getLogger("dragoman.engine")
@@ -126,7 +124,7 @@ class Dispatcher:
             EngineDeadError: workers died again and again.
         """
         each = [options] * len(sources) if isinstance(options, DecodingOptions) else list(options)
-        check(sources, each, self._spec, self._limits)
+        check_sources(sources, each, self._spec, self._limits)
         now_s, end_s = self._clock(), math.inf if deadline_s is None else deadline_s
         priority = priority_of(sources, each)
         futures: list[Future[SequenceResult]] = [Future() for _ in sources]

@@ -7,11 +7,9 @@ So it starts one process that has none (`server.engine.worker.fork_host.main`), 
 model, which loads the model and forks its workers, now and whenever one has to be replaced.
 """
 
-import asyncio
 import atexit
 import contextlib
 import functools
-import os
 import socket
 import subprocess
 import sys
@@ -20,13 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from server.engine.dispatch.worker_handle import OnDeath, ProcessHandle
-from server.engine.ipc.channel import Channel, InterruptFlag, shared_descriptor
-from server.engine.ipc.messages import Load, Loaded, Refused
+from server.engine.dispatch.worker_processes import WorkerProcesses
+from server.engine.ipc.channel import Channel
+from server.engine.ipc.messages import Load
 from server.errors import EngineDeadError
-
-ROWS_AHEAD = 8
-"""Rows that a worker process is given beyond its own: one that becomes free is not idle until we know."""
 
 _MODULE = "server.engine.worker.fork_host"
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -37,114 +32,6 @@ _START = (
     "{0!r} in sys.path or sys.path.insert(0, {0!r}); from {1} import main; main()"
 )
 _END_TIMEOUT_S = 5.0
-
-
-class WorkerProcesses:
-    """The worker processes of one model, and the process that forks them.
-
-    Not thread-safe: `replace` is called on the event loop, everything else by one thread at a time.
-
-    Attributes:
-        each: by index.
-        rows_ahead: see `ROWS_AHEAD`.
-    """
-
-    rows_ahead = ROWS_AHEAD
-
-    def __init__(self, host_pid: int, control: Channel, orders: socket.socket, count: int) -> None:
-        """Order the workers.
-
-        Args:
-            host_pid: of the process that all models come from.
-            control: to the process of this model, which ends, with its workers, when this is closed.
-            orders: to the same process, takes the descriptors of each worker to be forked.
-            count: of the workers.
-        """
-        self._pids: tuple[int, ...] = (host_pid,)
-        self._control = control
-        self._orders = orders
-        self._handles: list[ProcessHandle] = [self._fork(index) for index in range(count)]
-
-    @property
-    def each(self) -> list[ProcessHandle]:
-        """The workers, by index."""
-        return list(self._handles)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Process ids of those that do nothing but fork."""
-        return self._pids
-
-    def wait_loaded(self) -> None:
-        """Wait until the model is loaded.
-
-        Raises:
-            EngineDeadError: its process has ended.
-            Exception: as the model was refused.
-        """
-        try:
-            answer, *_ = self._control.wait_for_messages()
-        except (EOFError, OSError) as error:
-            raise EngineDeadError("a process ended while it loaded its model") from error
-        if isinstance(answer, Refused):
-            raise answer.error
-        assert isinstance(answer, Loaded)
-        self._pids += (answer.pid,)
-
-    def watch(self, loop: asyncio.AbstractEventLoop, on_death: OnDeath) -> None:
-        """Have it told on the event loop if the process that forks has ended or cannot fork."""
-
-        def receive() -> None:
-            try:
-                refusals = [message.error for message in self._control.receive()]
-            except (EOFError, OSError) as error:
-                refusals = [error]
-            if refusals:
-                loop.remove_reader(self._control.fileno())
-                death = EngineDeadError("workers cannot be replaced any more")
-                death.__cause__ = refusals[0]
-                on_death(death)
-
-        loop.add_reader(self._control.fileno(), receive)
-
-    def unwatch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take back what `watch` did, on the same thread."""
-        loop.remove_reader(self._control.fileno())
-
-    def replace(self, index: int) -> ProcessHandle:
-        """Fork another worker in the place of one that has died, or refused to begin."""
-        self._handles[index].detach()  # or the event loop takes the next socket of that number for this one
-        self._handles[index].close()
-        self._handles[index] = self._fork(index)
-        return self._handles[index]
-
-    def terminate(self) -> None:
-        """Do nothing: `close` ends the processes whatever they do."""
-
-    def close(self) -> None:
-        """End the processes, whatever they do."""
-        handles, self._handles = self._handles, []
-        if not handles:
-            return  # it was closed before
-        for handle in handles:
-            handle.close()
-        self._control.end()
-        with contextlib.suppress(ConnectionError):
-            self._control.wait(_END_TIMEOUT_S)
-        self._control.close()
-        self._orders.close()
-
-    def _fork(self, index: int) -> ProcessHandle:
-        """Order a worker; if its process cannot be forked any more, `wait_loaded` or `watch` tell."""
-        ours, theirs = socket.socketpair()
-        descriptor = shared_descriptor()
-        try:
-            with contextlib.suppress(OSError):
-                socket.send_fds(self._orders, [b"%d" % index], [theirs.fileno(), descriptor])
-            return ProcessHandle(ours, InterruptFlag(descriptor))
-        finally:
-            theirs.close()
-            os.close(descriptor)
 
 
 class ForkServer:

@@ -4,11 +4,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from server.engine.dispatch.worker_handle import OnDeath, OnMessage
-from server.engine.ipc.channel import InterruptFlag
-from server.engine.ipc.memory_channel import MemoryChannel
+from server.engine.dispatch.worker_processes import OnDeath, OnMessage
+from server.engine.ipc.channel import InterruptFlag, MemoryChannel, WorkerPorts
 from server.engine.ipc.messages import FromWorker, Ready, Refused, ToWorker
-from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.worker.loop import Worker, run_worker
 from server.errors import EngineDeadError
 from server.runtime.onnx.capture_lock import DEVICE_GATE
@@ -108,9 +106,12 @@ class WorkerThreads:
     """The worker threads of one model. Not thread-safe.
 
     Attributes:
+        each: by index.
+        pids: there are no other processes.
         rows_ahead: none: a thread hears of what it may start before its next step.
     """
 
+    pids: tuple[int, ...] = ()
     rows_ahead = 0
 
     def __init__(
@@ -128,17 +129,7 @@ class WorkerThreads:
         self._terminate: Callable[[], None] | None = terminate
         self._clock = clock
         self._started = 0
-        self._handles = [self._start() for _ in range(count)]
-
-    @property
-    def each(self) -> list[ThreadHandle]:
-        """The threads, by index."""
-        return list(self._handles)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """There are no other processes."""
-        return ()
+        self.each = [self._start() for _ in range(count)]
 
     def wait_loaded(self) -> None:
         """Do nothing: the model was loaded before the threads."""
@@ -151,8 +142,8 @@ class WorkerThreads:
 
     def replace(self, index: int) -> ThreadHandle:
         """Start another thread in the place of one that has crashed."""
-        self._handles[index] = self._start()
-        return self._handles[index]
+        self.each[index] = self._start()
+        return self.each[index]
 
     def terminate(self) -> None:
         """End runs that are in progress."""
@@ -161,14 +152,14 @@ class WorkerThreads:
 
     def close(self) -> None:
         """End the threads, and free the model if they have ended."""
-        for handle in self._handles:
+        for handle in self.each:
             handle.close()
-        for handle in self._handles:
+        for handle in self.each:
             if not handle.join(JOIN_TIMEOUT_S):
                 return
         with DEVICE_GATE.together():  # its memory goes now
             self._build = self._terminate = None
-            self._handles = []
+            self.each = []
 
     def _start(self) -> ThreadHandle:
         assert self._build is not None

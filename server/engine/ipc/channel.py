@@ -1,10 +1,11 @@
-"""What connects two processes: pickled messages over a socket, and a flag in shared memory.
+"""What connects a dispatcher and its workers: a channel for messages, and a flag that interrupts a worker.
 
-Sending never waits: if both sides did, they would for ever. The flag interrupts a worker in the middle of a
-multi-step run.
+Between processes messages are pickled and go over a socket, between threads they stay in memory. Sending
+never waits: if both sides did, they would for ever. The flag ends a multi-step run after its next step.
 """
 
 import contextlib
+import logging
 import math
 import mmap
 import os
@@ -14,6 +15,9 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -152,6 +156,63 @@ class Channel:
             del received[:start]
 
 
+class MemoryChannel:
+    """Messages to a worker thread wait here; those from it are delivered on its own thread. Thread-safe."""
+
+    def __init__(self, deliver: Callable[[Any], None]) -> None:
+        """Start open and empty.
+
+        Args:
+            deliver: called with every message from the worker.
+        """
+        self._deliver = deliver
+        self._changed = threading.Condition()
+        self._messages: deque[Any] = deque()
+        self._closed = False
+
+    def post(self, message: Any) -> None:
+        """Leave a message for the worker."""
+        with self._changed:
+            self._messages.append(message)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Tell the worker that this is the end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def send(self, message: Any) -> bool:
+        """Deliver a message from the worker; always all of it."""
+        self._deliver(message)
+        return True
+
+    def flush(self) -> bool:
+        """Do nothing: nothing is ever left."""
+        return True
+
+    def receive(self) -> list[Any]:
+        """Give the messages that have come.
+
+        Raises:
+            EOFError: the dispatcher has closed the channel.
+        """
+        if not (self._messages or self._closed):
+            return []
+        with self._changed:
+            if self._closed:
+                raise EOFError
+            messages = list(self._messages)
+            self._messages.clear()
+            return messages
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a message or the end; False if neither has come after so many seconds."""
+        with self._changed:
+            left_s = None if timeout_s == math.inf else timeout_s
+            return bool(self._changed.wait_for(lambda: self._messages or self._closed, left_s))
+
+
 class InterruptFlag:
     """An int64 that starts as 0 and is looked at after every step of a multi-step run. Thread-safe.
 
@@ -185,3 +246,20 @@ def shared_descriptor() -> int:
     descriptor = os.memfd_create("dragoman")
     os.ftruncate(descriptor, _FLAG_BYTES)
     return descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPorts:
+    """Connections of one worker, whichever transport it has.
+
+    Attributes:
+        channel: to the dispatcher.
+        interrupt: set by the dispatcher when there is something to receive.
+        records: of the log that are sent with the next report; the worker's log handler appends.
+        clock: monotonic seconds, the dispatcher's.
+    """
+
+    channel: Channel | MemoryChannel
+    interrupt: InterruptFlag
+    records: list[logging.LogRecord]
+    clock: Callable[[], float]

@@ -90,9 +90,9 @@ class Refused:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
-    """From a worker: what has happened since its last report.
+    """From a worker, which fills it until it is sent: what has happened since its last report.
 
     Attributes:
         ended: number of each sentence that has ended, and how.
@@ -103,7 +103,7 @@ class Report:
         cache_bytes: held by its key/value caches now.
     """
 
-    cache_bytes: int
+    cache_bytes: int = 0
     ended: list[tuple[int, SequenceResult | DragomanError]] = field(default_factory=list)
     encoder_runs: list[tuple[int, int, int, float]] = field(default_factory=list)
     steps: list[tuple[int, int, float]] = field(default_factory=list)

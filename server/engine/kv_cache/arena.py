@@ -9,14 +9,14 @@ empty arena gives grown memory back. Only filled positions are ever copied.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from server.engine.kv_cache.host_memory import HostCaches
 from server.engine.sentence_arrays import SentenceArrays
-from server.runtime.memory import Caches, Tensor
-from server.runtime.model_spec import ModelSpec
+from server.runtime.memory import Caches, Places, Tensor
+from server.runtime.model_spec import Array, ModelSpec
 from server.runtime.sessions import StepBuffers
 
 FIRST_CAPACITY = 32
@@ -32,6 +32,60 @@ def next_capacity(needed: int, limit: int) -> int:
     while capacity < needed:
         capacity *= 2
     return max(needed, min(capacity, limit))
+
+
+class HostCaches(Caches):
+    """Keys and values in memory of the process. Owned by the worker thread."""
+
+    def admit(self, first: int, encoded: Sequence[Array], lengths: NDArray[np.int32]) -> None:
+        """Store what an encoder returned; see `memory.Caches`."""
+        added, longest = len(lengths), int(lengths.max())
+        last = first + added
+        for array, given in zip(self._cross, encoded, strict=True):
+            array[first:last, :, :longest] = given[:, :, :longest]
+        for array, given in zip(self._last, encoded, strict=False):
+            array[first:last] = given[np.arange(added), :, lengths - 1].reshape(added, 1, -1)
+
+    def continue_rows(self, rows: Places, parents: Places, filled: int) -> None:
+        """Copy the filled positions of rows; see `memory.Caches`."""
+        for array in self._self:
+            array[rows, :, :filled] = array[parents, :, :filled]
+
+    def move(self, place: int, last: int, filled: int, source: int) -> None:
+        """Copy a sentence to another place; see `memory.Caches`."""
+        width = self._beam_width
+        to_rows, from_rows = (slice(at * width, (at + 1) * width) for at in (place, last))
+        for array in self._self:
+            array[to_rows, :, :filled] = array[from_rows, :, :filled]
+        for array in self._cross:
+            array[place, :, :source] = array[last, :, :source]
+        for array in self._last:
+            array[place] = array[last]
+
+    def flush_moves(self) -> None:
+        """Do nothing: `move` puts nothing off."""
+
+    def padded_batch(self, count: int) -> int:
+        """Give the same number: on a processor every row costs; see `memory.Caches`."""
+        return count
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Make zeros."""
+        return np.zeros(shape, dtype)
+
+    def clear(self, tensor: Array) -> None:
+        """Set an array to zero."""
+        tensor[...] = 0
+
+    def _grown(self, kind: str, old: list[Array], capacity: int, used: int) -> list[Array]:
+        """Copy caches into larger ones, one after the other so that only one exists twice."""
+        grown = []
+        while old:
+            one = old.pop(0)
+            new = np.zeros((*one.shape[:2], capacity, one.shape[3]), one.dtype)
+            new[:used, :, : one.shape[2]] = one[:used]
+            grown.append(new)
+        return grown
 
 
 class Arena:
@@ -82,7 +136,9 @@ class Arena:
         self._cross_lengths = arrays.array(np.int32)
         self._caches: Caches = caches or HostCaches(spec, beam_width, max_sentences)
         self._projection_inputs: Mapping[str, Tensor] = {}
-        self.logits: Tensor = self._caches.zeros((rows if has_own_logits else 0, spec.vocabulary_size))
+        self.logits: Tensor = self._caches.zeros(
+            (rows if has_own_logits else 0, spec.vocabulary_size), np.dtype(np.float32)
+        )
         self._self_total = np.zeros((), np.int32)
         self._cross_total = np.zeros((), np.int32)
         self._longest: int | None = None  # steps done for the oldest sentence; None after others came or left

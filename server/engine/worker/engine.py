@@ -16,10 +16,10 @@ from server.engine.limits import EngineLimits
 from server.engine.observer import RunObserver
 from server.engine.sequence import Outcome, Sequence, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist
-from server.engine.source import encoder_input
+from server.engine.source import Source
 from server.engine.worker.batch import Batch
 from server.errors import InferenceError
-from server.runtime.model_spec import ModelSpec
+from server.runtime.model_spec import Array, ModelSpec
 from server.runtime.sessions import EncoderSession, Runtime
 
 MULTI_STEP_S = 0.05
@@ -237,3 +237,27 @@ def encoder_batches(
             run.append(sequence)
         runs.append(run)
     return runs
+
+
+def encoder_input(sources: list[Source], lengths: NDArray[np.int32], spec: ModelSpec) -> Array:
+    """Lay sources side by side, padded on the right.
+
+    Args:
+        sources: N sources.
+        lengths: int32 [N], of each.
+        spec: of the model.
+
+    Returns:
+        Ids int64 [N, S], or features float32 [N, S, F].
+    """
+    longest = int(lengths.max())
+    if spec.source_features:
+        features = np.zeros((len(sources), longest, spec.source_features), np.float32)
+        for row, source in enumerate(sources):
+            joined = np.frombuffer(b"".join(source), np.float32)  # type: ignore[arg-type]
+            features[row, : len(source)] = joined.reshape(len(source), -1)
+        return features
+    ids = np.full((len(sources), longest), spec.pad_id, np.int64)
+    for row, source in enumerate(sources):
+        ids[row, : len(source)] = source
+    return ids

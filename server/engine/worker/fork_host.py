@@ -11,6 +11,7 @@ import ctypes
 import gc
 import importlib
 import logging
+import logging.handlers
 import os
 import select
 import signal
@@ -20,11 +21,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from server.engine.ipc.channel import Channel, InterruptFlag
+from server.engine.ipc.channel import Channel, InterruptFlag, WorkerPorts
 from server.engine.ipc.messages import Load, Loaded, Refused
-from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.worker.loop import Worker, run_worker
-from server.engine.worker.reporter import LogRelay
 from server.errors import SettingError
 from server.process_tuning import return_large_blocks, tune_interpreter
 
@@ -68,6 +67,24 @@ def main() -> None:
         worker_orders.close()
 
 
+class _LogRelay(logging.handlers.QueueHandler):
+    """Collects records of the log, made fit to be sent; `QueueHandler` knows how.
+
+    Attributes:
+        records: that nobody has sent yet.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
+        super().__init__(None)  # type: ignore[arg-type]  # there is no queue
+        self.setLevel(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Keep a record."""
+        self.records.append(record)
+
+
 class _ModelProcess:
     """Loads a model and forks its workers. Owned by the process that is there for it."""
 
@@ -80,7 +97,7 @@ class _ModelProcess:
         """
         self._control = control
         self._orders = orders
-        self._relay = LogRelay()
+        self._relay = _LogRelay()
         logging.getLogger().addHandler(self._relay)
 
     def run(self) -> NoReturn:

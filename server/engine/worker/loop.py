@@ -11,17 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 
-from server.engine.ipc.messages import Drop, Ready, Refused, Start, ToWorker
-from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.ipc.channel import WorkerPorts
+from server.engine.ipc.messages import Drop, Ready, Refused, Report, Start, ToWorker
 from server.engine.kv_cache.budget import CacheBudget
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
-from server.engine.sequence import Outcome, Sequence, SequenceResult, end_of_unwanted
+from server.engine.sequence import Outcome, Sequence, SequenceResult, check_sources, end_of_unwanted
 from server.engine.shortlist.lexical_table import Shortlist, extra_bytes_of
 from server.engine.source import Source
-from server.engine.validation import check
 from server.engine.worker.engine import Engine
-from server.engine.worker.reporter import Reporter
 from server.errors import DragomanError, OutOfMemoryError
 from server.process_tuning import return_free_memory
 from server.runtime.sessions import Runtime
@@ -38,7 +36,63 @@ the shipped model; see docs/experiments/scheduling.md."""
 DEVICE_DELAYED_ROWS, DEVICE_DELAY_STEPS = 64, 4
 """The same on a GPU, where an encoder run costs as much as several steps, however few its sentences are."""
 
+REPORT_INTERVAL_S = 0.05
+"""How often a worker reports while it decodes and nothing ends."""
+
 _log = logging.getLogger("dragoman.engine")
+
+
+class Reporter:
+    """Collects what happens and sends it. Implements `RunObserver`. Owned by the worker's thread."""
+
+    def __init__(self, ports: WorkerPorts) -> None:
+        """Collect for the first report."""
+        self._ports = ports
+        self._report = Report()
+        self._reported_bytes = 0
+        self._due_s = 0.0
+
+    def forget(self) -> None:
+        """Drop what was collected, for instance by the golden sentences."""
+        self._report = Report()
+
+    def encode(self, sentences: int, real_tokens: int, padding_tokens: int, duration_s: float) -> None:
+        """Note an encoder run."""
+        self._report.encoder_runs.append((sentences, real_tokens, padding_tokens, duration_s))
+
+    def step(self, busy_rows: int, idle_rows: int, duration_s: float) -> None:
+        """Note a decoder step."""
+        self._report.steps.append((busy_rows, idle_rows, duration_s))
+
+    def error(self, kind: str) -> None:
+        """Note a fault."""
+        self._report.errors.append(kind)
+
+    def report(self, outcomes: list[Outcome], cache_bytes: int) -> None:
+        """Report what has ended; without that, from time to time how things go.
+
+        Args:
+            outcomes: of the last step.
+            cache_bytes: held by the caches now.
+        """
+        report = self._report
+        report.ended += [(outcome.sequence.number, outcome.result) for outcome in outcomes]
+        if report.ended or self._ports.records or (report.steps and self._ports.clock() > self._due_s):
+            self.send(cache_bytes)
+
+    def report_rest(self, cache_bytes: int) -> None:
+        """Report what the dispatcher does not know yet, before nothing happens for a while."""
+        if self._report.steps or self._report.errors or cache_bytes != self._reported_bytes:
+            self.send(cache_bytes)
+
+    def send(self, cache_bytes: int) -> None:
+        """Report all that was collected."""
+        report, self._report = self._report, Report()
+        report.cache_bytes = self._reported_bytes = cache_bytes
+        report.records = list(self._ports.records)
+        self._ports.records.clear()
+        self._ports.channel.send(report)
+        self._due_s = self._ports.clock() + REPORT_INTERVAL_S
 
 
 class Worker:
@@ -89,7 +143,7 @@ class Worker:
         Raises:
             DragomanError: a sentence fails, or could never be decoded.
         """
-        check(sources, [options] * len(sources), self.spec, self.limits)
+        check_sources(sources, [options] * len(sources), self.spec, self.limits)
         now_s = self._clock()
         sequences = [
             Sequence(number, source, options, "interactive", now_s, math.inf)

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from server.runtime.device.batch_buckets import bucket_size
-from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
+from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice, bucket_size
 from server.runtime.memory import Caches, Places
 from server.runtime.model_spec import ModelSpec
 from server.runtime.onnx.graph_writer import GraphWriter
@@ -46,15 +45,13 @@ class DeviceCaches(Caches):
             beam_width: rows per sentence.
             max_sentences: most sentences at a time.
         """
-        super().__init__(spec, beam_width, max_sentences)
         self._device = device
+        super().__init__(spec, beam_width, max_sentences)
         self._heads, self._dtype = spec.decoder_heads, spec.cache_dtype
         self._head_size = spec.head_size
         # A state is a cache of one position, with as many heads as make up its size.
         self._has_state = spec.state_size > 0
         self._self_heads = spec.state_size // spec.head_size or spec.decoder_heads
-        last = (max_sentences, 1, self._heads * self._head_size)
-        self._last = [device.zeros(last, self._dtype) for _ in self._names["cross_last"]]
         # Moves since the last `flush_moves`: where to, where from, and how much of the sentences.
         self._origins: dict[int, int] = {}
         self._filled = self._source = 0
@@ -63,21 +60,7 @@ class DeviceCaches(Caches):
         """Replace all caches by empty ones; see `memory.Caches`."""
         self._forget()
         self._origins, self._filled, self._source = {}, 0, 0
-        self._self, self._cross = [], []
-        self._self = self._empty("self", 1 if self._has_state else target_capacity)
-        self._cross = self._empty("cross", source_capacity)
-        self._count(target_capacity)
-
-    def grow_target(self, capacity: int, used: int) -> None:
-        """Make room for `capacity` positions; see `memory.Caches`."""
-        if not self._has_state:
-            self._self = self._grown("self", self._self, capacity, used)
-        self._count(capacity)
-
-    def grow_source(self, capacity: int, used: int) -> None:
-        """Make room for `capacity` positions; see `memory.Caches`."""
-        self._cross = self._grown("cross", self._cross, capacity, used)
-        self._count(self.target_capacity)
+        super().allocate(target_capacity, source_capacity)
 
     def admit(self, first: int, encoded: Sequence[DeviceTensor], lengths: NDArray[np.int32]) -> None:
         """Store what an encoder returned; see `memory.Caches`."""
@@ -120,9 +103,9 @@ class DeviceCaches(Caches):
         """Round up to a size that is met again soon; see `memory.Caches`."""
         return min(self._max_sentences, bucket_size(count))
 
-    def zeros(self, shape: Sequence[int]) -> DeviceTensor:
-        """Make float32 zeros on the device."""
-        return self._device.zeros(shape, np.dtype(np.float32))
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceTensor:
+        """Make zeros on the device."""
+        return self._device.zeros(shape, dtype)
 
     def clear(self, tensor: DeviceTensor) -> None:
         """Set a tensor to zero."""
@@ -147,14 +130,6 @@ class DeviceCaches(Caches):
         """Drop the bindings of caches that are about to be replaced, and their memory with them."""
         self.__dict__.pop("_reordering", None)
         self.__dict__.pop("_moving", None)
-
-    def _empty(self, kind: str, capacity: int) -> list[DeviceTensor]:
-        rows = self._max_sentences * (self._beam_width if kind == "self" else 1)
-        if kind == "self" and self._has_state:
-            shape = (rows, 1, 1, self._self_heads * self._head_size)
-        else:
-            shape = (rows, self._heads, capacity, self._head_size)
-        return [self._device.zeros(shape, self._dtype) for _ in self._names[kind]]
 
     def _grown(self, kind: str, old: list[DeviceTensor], capacity: int, used: int) -> list[DeviceTensor]:
         """Copy caches into larger ones; for that moment both exist."""

@@ -9,9 +9,8 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from server.runtime.device.batch_buckets import bucket_size
 from server.runtime.device.cuda_graphs import Recorder, ReplayedRun, StagingBuffer
-from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
+from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice, bucket_size
 from server.runtime.memory import Floats
 from server.runtime.model_spec import ModelSpec
 from server.runtime.onnx.graph_writer import GraphWriter

@@ -13,14 +13,13 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from server.errors import InferenceError
-from server.runtime.device.batch_buckets import bucket_size
 from server.runtime.device.cuda_graphs import Recorder, ReplayedRun
-from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice
+from server.runtime.device.device import DeviceRun, DeviceTensor, OnnxDevice, bucket_size
 from server.runtime.device.kv_cache import DeviceCaches
 from server.runtime.device.ranker import DeviceRanker
 from server.runtime.model_spec import ModelSpec, cache_names
 from server.runtime.onnx.capture_lock import DEVICE_GATE
-from server.runtime.onnx.graph import Graph
+from server.runtime.onnx.sessions import Graph
 from server.runtime.sessions import StepBuffers
 
 RECORDED_AFTER = 2

@@ -1,8 +1,8 @@
 """The multi-step graphs of one bundle: for greedy search and for each beam width.
 
 One is loaded when few sentences are first decoded, mostly golden ones at the start, and then stands in for
-the decoder's own session of that kind (`graph.Graph`): with several threads if a step is worth them, and then
-only while no other worker runs.
+the decoder's own session of that kind (`sessions.Graph`): with several threads if a step is worth them, and
+then only while no other worker runs.
 """
 
 import logging
@@ -43,7 +43,7 @@ class MultiStepGraph:
             file: its name.
             load: makes a session with so many threads.
             threads: of a run.
-            is_unchanged: as for `graph.Graph`.
+            is_unchanged: as for `sessions.Graph`.
             beams: whether it is one of beam search.
             needs_machine: whether it is for a run that has the machine to itself.
         """
@@ -102,7 +102,7 @@ class MultiStepGraphs:
             loader: given a file, gives what makes a session of it with so many threads.
             threads: of a run beside others.
             solo_threads: of a run that has the machine to itself.
-            is_unchanged: as for `graph.Graph`.
+            is_unchanged: as for `sessions.Graph`.
         """
         self._files = {int(width): file for width, file in graphs.beam_multi_step.items()}
         if graphs.multi_step is not None:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from server.errors import InferenceError
 from server.runtime.model_spec import Array, ModelSpec
 from server.runtime.multi_step.graphs import BEAM_OUTPUTS, TOKENS, MultiStepGraph
-from server.runtime.onnx.graph import PROCESS_TRAFFIC
-from server.runtime.onnx.io_binding import bind_arrays
+from server.runtime.onnx.sessions import PROCESS_TRAFFIC, bind_arrays
 from server.runtime.sessions import Beams, BeamSteps, StepBuffers
 
 Plan = TypeVar("Plan")

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from server.runtime.memory import Floats
 from server.runtime.model_spec import Array
 from server.runtime.onnx.graph_writer import ELEMENT_TYPES, GraphWriter
-from server.runtime.onnx.io_binding import bind_arrays
+from server.runtime.onnx.sessions import bind_arrays
 
 _FLOAT, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 

@@ -12,7 +12,7 @@ from export.bundle import MANIFEST_NAME, BundleError, Manifest, load_manifest
 from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.dispatch.fork_server import fork_server
 from server.engine.dispatch.worker_threads import WorkerThreads
-from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.ipc.channel import WorkerPorts
 from server.engine.kv_cache.budget import ExtraBytes, largest_request_bytes, with_chosen_rows
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver
@@ -23,7 +23,7 @@ from server.errors import DeviceError, SettingError
 from server.runtime.device.device import OnnxDevice, cuda, has_cuda
 from server.runtime.model_runtime import ModelRuntime
 from server.runtime.model_spec import ModelSpec
-from server.runtime.onnx.graph import FileStates, file_states
+from server.runtime.onnx.sessions import FileStates, file_states
 from server.service.models.self_test import translate_golden, warm_up
 from server.settings import Settings
 

@@ -18,7 +18,7 @@ from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer, TokenizerError
 from server.engine.observer import EngineObserver
 from server.runtime.onnx.attention_pass import AttentionPass
-from server.runtime.onnx.graph import file_states
+from server.runtime.onnx.sessions import file_states
 from server.service.models.engine_start import start_engine, start_threads
 from server.service.models.self_test import check_golden_text
 from server.service.models.served_model import ServedModel, check_together

@@ -8,7 +8,7 @@ from server.engine.options import DecodingOptions
 from server.engine.source import Source, source_of
 from server.engine.worker.loop import Worker
 from server.errors import DragomanError
-from server.runtime.device.batch_buckets import bucket_size
+from server.runtime.device.device import bucket_size
 
 _WARM_UP_STEPS = 4
 """Of a batch of one size: the third is recorded; see `server.runtime.device.sessions`."""

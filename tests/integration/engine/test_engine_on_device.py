@@ -19,9 +19,7 @@ from onnx import numpy_helper
 
 from export.bundle import Generation, Golden, Manifest, verify_bundle
 from server.engine.dispatch.dispatcher import Dispatcher
-from server.engine.ipc.channel import InterruptFlag
-from server.engine.ipc.memory_channel import MemoryChannel
-from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.ipc.channel import InterruptFlag, MemoryChannel, WorkerPorts
 from server.engine.limits import EngineLimits
 from server.engine.observer import NullObserver
 from server.engine.options import DecodingOptions
@@ -34,7 +32,7 @@ from server.runtime.device.device import OnnxDevice
 from server.runtime.device.sessions import RECORDED_AFTER
 from server.runtime.memory import DeviceRanker
 from server.runtime.model_runtime import ModelRuntime
-from server.runtime.onnx.graph import Graph
+from server.runtime.onnx.sessions import Graph
 from server.service.models.self_test import warm_up
 from tests.server import random_bundle
 from tests.server.engine.pools import thread_engine

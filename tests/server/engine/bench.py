@@ -1,9 +1,7 @@
 """A worker's engine on a bench: a worker's step, one call at a time, with a clock that stands still."""
 
-from server.engine.ipc.channel import InterruptFlag
-from server.engine.ipc.memory_channel import MemoryChannel
+from server.engine.ipc.channel import InterruptFlag, MemoryChannel, WorkerPorts
 from server.engine.ipc.messages import FromWorker
-from server.engine.ipc.worker_ports import WorkerPorts
 from server.engine.limits import EngineLimits
 from server.engine.observer import NullObserver
 from server.engine.sequence import Outcome

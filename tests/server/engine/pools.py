@@ -12,7 +12,7 @@ import pytest
 
 from server.engine.dispatch.dispatcher import Dispatcher
 from server.engine.dispatch.worker_threads import WorkerThreads
-from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.ipc.channel import WorkerPorts
 from server.engine.limits import EngineLimits
 from server.engine.observer import EngineObserver, NullObserver
 from server.engine.options import DecodingOptions

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.bundle import BundleError
-from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.ipc.channel import WorkerPorts
 from server.engine.limits import EngineLimits
 from server.engine.worker import loop
 from server.engine.worker.loop import Worker

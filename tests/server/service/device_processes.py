@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from server.engine.ipc.worker_ports import WorkerPorts
+from server.engine.ipc.channel import WorkerPorts
 from server.engine.worker.loop import Worker
 from server.errors import DeviceError
 from server.service.models import engine_start

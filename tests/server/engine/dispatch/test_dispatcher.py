@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from export.bundle import BundleError
-from server.engine.dispatch.fork_server import ROWS_AHEAD, ForkServer, fork_server
+from server.engine.dispatch.fork_server import ForkServer, fork_server
+from server.engine.dispatch.worker_processes import ROWS_AHEAD
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult

@@ -15,7 +15,7 @@ from server.engine.options import DecodingOptions
 from server.engine.search.beam import BeamSearch
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
-from server.runtime.onnx.graph import PROCESS_TRAFFIC
+from server.runtime.onnx.sessions import PROCESS_TRAFFIC
 from server.runtime.sessions import BeamSteps
 from tests.server import random_bundle
 from tests.server.random_bundle import EOS, VOCABULARY, beam_multi_step_file

@@ -12,7 +12,7 @@ from export.bundle import Manifest
 from server.engine.kv_cache.arena import Arena
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
-from server.runtime.onnx.graph import PROCESS_TRAFFIC
+from server.runtime.onnx.sessions import PROCESS_TRAFFIC
 from tests.server import random_bundle
 from tests.server.random_bundle import EOS, MULTI_STEP, VOCABULARY
 

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from server.runtime.onnx.graph import QUIET_S, Traffic
+from server.runtime.onnx.sessions import QUIET_S, Traffic
 
 
 class Clock:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from server.engine.dispatch.suspects import DEATHS_WITHIN_S, Suspects
 from server.engine.limits import EngineLimits
 from server.engine.options import DecodingOptions
+from server.engine.scheduling.placement import DEATHS_WITHIN_S, Suspects
 from server.errors import AbortedError, EngineDeadError, InferenceError
 from tests.server.engine import process_models
 from tests.server.engine.fakes import ramble, recite, sentence

@@ -1,6 +1,6 @@
 """Sizes that are met again."""
 
-from server.runtime.device.batch_buckets import bucket_size
+from server.runtime.device.device import bucket_size
 
 
 def test_sizes_are_few_and_little_larger_than_what_they_are_for() -> None:
