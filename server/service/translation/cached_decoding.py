@@ -1,10 +1,9 @@
 """A request's sentences from token ids to results: from the sentence cache, or through the engine."""
 
 import asyncio
-import functools
+import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal
@@ -42,7 +41,6 @@ class CachedDecoder:
         self._model = model
         self._cache = cache
         self._clock = clock
-        self._notifier = CompletionNotifier()
         self._futures: dict[str, Sequence[Future[SequenceResult]]] = {}
 
     async def decode(
@@ -80,8 +78,7 @@ class CachedDecoder:
         cache = self._cache
         each = [options] * len(sequences) if isinstance(options, DecodingOptions) else options
         keys: list[Key] = [
-            (self._model.sha256, cache.number_of(one), sequence)
-            for one, sequence in zip(each, sequences, strict=True)
+            (self._model.sha256, one, sequence) for one, sequence in zip(each, sequences, strict=True)
         ]
         found = [cache.find(key) for key in keys]
         # By key, for texts that differ may be the same to the tokenizer.
@@ -123,7 +120,7 @@ class CachedDecoder:
         futures = self._futures[request_id] = engine.submit(request_id, sequences, options, deadline_s)
         try:
             timeout_s = max(0.0, deadline_s - self._clock()) + _DEADLINE_GRACE_S
-            return await self._notifier.wait(futures, timeout_s)
+            return await wait_for_all(futures, timeout_s)
         except BaseException:
             engine.abort(request_id)
             raise
@@ -131,93 +128,54 @@ class CachedDecoder:
             del self._futures[request_id]
 
 
-class CompletionNotifier:
-    """Waits for the sentences of requests on one event loop. Used from that loop.
+async def wait_for_all(futures: Sequence[Future[SequenceResult]], timeout_s: float) -> list[SequenceResult]:
+    """Wait on the running event loop until every sentence of a request has ended well, or one has not.
 
-    A step ends several sentences at once; the loop is woken once for all that have ended since it last
-    looked, not for each. Futures that end on the loop's own thread need no wake-up at all.
+    Futures that end on the loop's own thread, as those of worker processes do, need no wake-up.
+
+    Args:
+        futures: of the sentences, as `submit` gave them.
+        timeout_s: how long at most.
+
+    Returns:
+        The results in order.
+
+    Raises:
+        DragomanError: as one of the futures.
+        AbortedError: a future was cancelled.
+        DeadlineExceededError: the time is up.
     """
+    loop, thread, left = asyncio.get_running_loop(), threading.get_ident(), len(futures)
+    # An error is its result: asyncio would report an exception that a cancelled caller never takes.
+    over: asyncio.Future[BaseException | None] = loop.create_future()
 
-    def __init__(self) -> None:
-        """Wait for nothing yet."""
-        self._ended: deque[tuple[_Waiting, Future[SequenceResult]]] = deque()
-        self._notified = False
-        self._thread = 0  # of the loop
+    def end(error: BaseException | None) -> None:
+        if not over.done():
+            over.set_result(error)
 
-    async def wait(self, futures: Sequence[Future[SequenceResult]], timeout_s: float) -> list[SequenceResult]:
-        """Wait until every sentence of a request has ended well, or one has not.
-
-        Args:
-            futures: of the sentences, as `submit` gave them.
-            timeout_s: how long at most.
-
-        Returns:
-            The results in order.
-
-        Raises:
-            DragomanError: as one of the futures.
-            AbortedError: a future was cancelled.
-            DeadlineExceededError: the time is up.
-        """
-        loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        waiting = _Waiting(loop, len(futures))
-        ended = functools.partial(self._record_end, waiting)
-        for future in futures:
-            future.add_done_callback(ended)
-        timer = loop.call_later(timeout_s, waiting.give_up)
-        try:
-            error = await waiting.over
-        finally:
-            timer.cancel()
-        if error is not None:
-            raise error
-        return [future.result() for future in futures]
-
-    def _record_end(self, waiting: "_Waiting", future: Future[SequenceResult]) -> None:
-        """Have the loop told that a sentence has ended; called on any thread."""
-        self._ended.append((waiting, future))
-        loop = waiting.over.get_loop()
-        # Looked at after the append, and `_deliver` clears it before it looks: no end is left behind.
-        if not self._notified and not loop.is_closed():
-            self._notified = True
-            if threading.get_ident() == self._thread:
-                loop.call_soon(self._deliver)
-            else:
-                loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        self._notified = False
-        while self._ended:
-            waiting, future = self._ended.popleft()
-            waiting.record(future)
-
-
-class _Waiting:
-    """A request whose sentences have not all ended. Used from its event loop."""
-
-    __slots__ = ("_left", "over")
-    over: asyncio.Future[BaseException | None]  # here it is evaluated once, not for every request
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, sentences: int) -> None:
-        self._left = sentences
-        # An error is its result: asyncio would report an exception that a cancelled caller never takes.
-        self.over = loop.create_future()
-
-    def record(self, future: Future[SequenceResult]) -> None:
-        """Count one sentence; the first that failed ends the waiting."""
-        self._left -= 1
+    def record(future: Future[SequenceResult]) -> None:
+        nonlocal left
+        left -= 1
         if future.cancelled():
-            self._end(AbortedError("the engine dropped the request"))
-        elif (error := future.exception()) is not None:
-            self._end(error)
-        elif not self._left:
-            self._end(None)
+            end(AbortedError("the engine dropped the request"))
+        elif (error := future.exception()) is not None or not left:
+            end(error)
 
-    def give_up(self) -> None:
-        """End the waiting because the time is up."""
-        self._end(DeadlineExceededError("the deadline passed before the translation was ready"))
+    def note_end(future: Future[SequenceResult]) -> None:
+        if threading.get_ident() == thread:
+            record(future)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(record, future)
 
-    def _end(self, error: BaseException | None) -> None:
-        if not self.over.done():
-            self.over.set_result(error)
+    for future in futures:
+        future.add_done_callback(note_end)
+    late = DeadlineExceededError("the deadline passed before the translation was ready")
+    timer = loop.call_later(timeout_s, end, late)
+    try:
+        error = await over
+    finally:
+        timer.cancel()
+    if error is not None:
+        raise error
+    return [future.result() for future in futures]

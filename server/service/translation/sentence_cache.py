@@ -12,14 +12,12 @@ from server.engine.options import DecodingOptions
 from server.engine.sequence import FinishReason, Hypothesis, SequenceResult
 from server.engine.source import Source
 
-Key = tuple[str, int | DecodingOptions, Source]
+Key = tuple[str, DecodingOptions, Source]
 """SHA-256 of the bundle's manifest, how to decode, and what the encoder reads: token ids or features."""
 
 _Entry = tuple[tuple[tuple[tuple[int, ...], float, tuple[float, ...]], ...], FinishReason, int, int]
 """A result as tuples of numbers, which the garbage collector looks at once and never again: tokens and score
 of each hypothesis, why the best one ended, source and target tokens."""
-
-_MAX_NUMBERED = 1024
 
 # CPython 3.11, 64 bits; a test compares with what the allocator says.
 _ENTRY_BYTES = 500
@@ -60,28 +58,11 @@ class SentenceCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
-        self._numbers: dict[DecodingOptions, int] = {}
-        self._next_number = 0
         self._hits = self._misses = self._evictions = 0
 
     def stats(self) -> CacheStats:
         """Say what it has done and holds."""
         return CacheStats(self._hits, self._misses, self._evictions, len(self._entries), self._bytes)
-
-    def number_of(self, options: DecodingOptions) -> int | DecodingOptions:
-        """Give what stands for options in a key: mostly a number, whose hash costs a twentieth of theirs.
-
-        Those with tokens of a client stand for themselves: numbers are remembered, and memory is bounded.
-        """
-        if options.target_prefix or options.required:
-            return options
-        number = self._numbers.get(options)
-        if number is None:
-            if len(self._numbers) == _MAX_NUMBERED:
-                self._numbers.clear()  # the entries under old numbers are never found again, and go with time
-            number = self._numbers[options] = self._next_number
-            self._next_number += 1
-        return number
 
     def find(self, key: Key) -> SequenceResult | None:
         """Look a sentence up, and count whether it is there."""
@@ -120,9 +101,8 @@ def _bytes_of(key: Key, entry: _Entry) -> int:
     hypotheses = entry[0]
     tokens = len(key[2])
     tokens += sum([len(one) for one in key[2] if isinstance(one, bytes)]) // _TOKEN_BYTES
-    if not isinstance(key[1], int):
-        tokens += len(key[1].target_prefix)
-        tokens += sum([_SEQUENCE_TOKENS + len(sequence) for sequence in key[1].required])
+    tokens += len(key[1].target_prefix)
+    tokens += sum([_SEQUENCE_TOKENS + len(sequence) for sequence in key[1].required])
     for written, _, token_scores in hypotheses:
         tokens += len(written) + _SCORE_TOKENS * len(token_scores)
     return _ENTRY_BYTES + _HYPOTHESIS_BYTES * len(hypotheses) + _TOKEN_BYTES * tokens

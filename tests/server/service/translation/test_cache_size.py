@@ -23,7 +23,7 @@ def filled(cache: SentenceCache, numbers: Sequence[int], tokens: int = 12, requi
             masks = tuple(tuple(10_000 * number + 3 * n + k for k in range(3)) for n in range(required))
             options = DecodingOptions(required=masks)
         ids = tuple(1000 * number + position for position in range(tokens))
-        key = (f"{'ab' * 32}", cache.number_of(options), ids)
+        key = (f"{'ab' * 32}", options, ids)
         hypotheses = (Hypothesis(tuple(7 + one for one in ids), -float(number)),)
         cache.put(key, SequenceResult(hypotheses, "eos", tokens, tokens, 0.1, 0.2, 0.3))
 
