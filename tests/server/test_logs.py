@@ -1,11 +1,10 @@
-import asyncio
 import io
 import json
 import logging
 
 import pytest
 
-from server.logs import JsonFormatter, TurnLog
+from server.logs import JsonFormatter, configure_logging
 
 
 def line(message: str, **extra: object) -> dict[str, object]:
@@ -40,66 +39,23 @@ def test_an_exception_is_one_field() -> None:
     assert "ValueError: x" in json.loads(JsonFormatter().format(record))["exception"]
 
 
-class Stream(io.StringIO):
-    """Counts how often it is written to."""
-
-    writes = 0
-
-    def write(self, text: str) -> int:
-        self.writes += 1
-        return super().write(text)
-
-
-def log_to(stream: Stream) -> logging.Logger:
-    log = logging.Logger("test")
-    log.addHandler(TurnLog(stream))
-    return log
-
-
-def test_lines_of_one_turn_are_written_together() -> None:
-    stream = Stream()
-
-    async def main() -> None:
-        log = log_to(stream)
-        for number in range(3):
-            log.info("line %d", number)
-        assert stream.writes == 0
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
-    assert (stream.writes, stream.getvalue()) == (1, "line 0\nline 1\nline 2\n")
-
-
-def test_warnings_take_the_others_along_at_once() -> None:
-    stream = Stream()
-
-    async def main() -> None:
-        log = log_to(stream)
-        log.info("first")
-        log.warning("second")
-        assert stream.getvalue() == "first\nsecond\n"
-
-    asyncio.run(main())
-    assert stream.writes == 1
-
-
-def test_off_the_loop_nothing_is_held_back() -> None:
-    stream = Stream()
-    log_to(stream).info("now")
-    assert stream.getvalue() == "now\n"
-
-
 class Gone(io.StringIO):
     def write(self, text: str) -> int:
         raise BrokenPipeError
 
 
-def test_a_log_that_nobody_reads_any_more_stops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_nobody_reads_any_more_stops_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.Logger("root")
+    monkeypatch.setattr(logging, "root", root)
+    for name in ("raiseExceptions", "_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, name, getattr(logging, name))
+    monkeypatch.setattr(logging.getLogger("dragoman"), "level", logging.NOTSET)
     closed = io.StringIO()
     closed.close()
     for stream in (Gone(), closed):
-        log = logging.Logger("test")
-        log.addHandler(TurnLog(stream))
-        log.info("lost")
-        log.warning("lost, too")
+        monkeypatch.setattr("sys.stdout", stream)
+        configure_logging("info")
+        root.warning("lost")
     assert capsys.readouterr().err == ""
