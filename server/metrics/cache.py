@@ -1,51 +1,42 @@
 """Prometheus series of the sentence cache. docs/metrics.md explains them."""
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from server.metrics.series import Series
-from server.service.translation.sentence_cache import SentenceCache
+from server.service.translation.sentence_cache import CacheStats, SentenceCache
 
 
-class CacheMetrics:
-    """The series, brought up to date when they are scraped: a look-up adds nothing. For the event loop."""
+class CacheCollector(Collector):
+    """The series, read from the cache when they are scraped: a look-up adds nothing. Thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register every series.
-
-        Args:
-            registry: where they are registered.
-        """
-        series = Series(registry)
-        sentences = series.counter(
-            "cache_sentences_total", "Sentences looked up in the sentence cache.", ("result",)
-        )
-        self._hits, self._misses = map(sentences.labels, ("hit", "miss"))
-        self._evictions = series.counter("cache_evictions_total", "Sentences that made room for others.")
-        self._entries = series.gauge("cache_entries", "Sentences in the cache.")
-        self._bytes = series.gauge("cache_bytes", "Memory of the sentence cache.")
-        self._capacity = series.gauge("cache_capacity_bytes", "What the sentence cache may take.")
+        """Register without a cache."""
         self._cache: SentenceCache | None = None
-        self._seen = (0, 0, 0)
+        self._capacity_bytes = 0
+        registry.register(self)
 
     def watch(self, cache: SentenceCache | None, capacity_bytes: int) -> None:
-        """Say whose series these are.
+        """Say whose series these are, and what it may take; all are 0 if there is no cache."""
+        self._cache, self._capacity_bytes = cache, capacity_bytes
 
-        Args:
-            cache: asked at every scrape; None if there is none.
-            capacity_bytes: what it may take.
-        """
-        self._cache = cache
-        self._capacity.set(capacity_bytes)
-
-    def refresh(self) -> None:
-        """Bring the series up to date."""
-        if self._cache is None:
-            return
-        stats = self._cache.stats()
-        now = (stats.hits, stats.misses, stats.evictions)
-        counters = (self._hits, self._misses, self._evictions)
-        for counter, value, before in zip(counters, now, self._seen, strict=True):
-            counter.inc(value - before)
-        self._seen = now
-        self._entries.set(stats.entries)
-        self._bytes.set(stats.entry_bytes)
+    def collect(self) -> Iterable[Metric]:
+        """Give the series."""
+        stats = CacheStats() if self._cache is None else self._cache.stats()
+        looked_up = CounterMetricFamily(
+            "dragoman_cache_sentences", "Sentences looked up in the sentence cache.", labels=("result",)
+        )
+        looked_up.add_metric(("hit",), stats.hits)
+        looked_up.add_metric(("miss",), stats.misses)
+        yield looked_up
+        yield CounterMetricFamily(
+            "dragoman_cache_evictions", "Sentences that made room for others.", stats.evictions
+        )
+        for name, text, value in (
+            ("entries", "Sentences in the cache.", stats.entries),
+            ("bytes", "Memory of the sentence cache.", stats.entry_bytes),
+            ("capacity_bytes", "What the sentence cache may take.", self._capacity_bytes),
+        ):
+            yield GaugeMetricFamily(f"dragoman_cache_{name}", text, value)

@@ -15,7 +15,7 @@ from prometheus_client.gc_collector import GCCollector
 
 from server.engine.limits import EngineStats
 from server.engine.observer import EndReason, EngineObserver
-from server.metrics.cache import CacheMetrics
+from server.metrics.cache import CacheCollector
 from server.metrics.model import ModelMetrics, ModelObserver
 from server.metrics.process import ProcessTreeCollector
 from server.metrics.series import Series
@@ -106,7 +106,7 @@ class Metrics:
             _version("onnxruntime", "onnxruntime-gpu"),
         ).set(1)
         self.models = ModelMetrics(registry)
-        self.cache = CacheMetrics(registry)
+        self.cache = CacheCollector(registry)
         self._create_labels()
 
     def _register_requests(self, series: Series) -> None:
@@ -322,7 +322,6 @@ class Metrics:
         """
         self.models.refresh(by_model)
         self._processes.engine_pids = stats.engine_pids
-        self.cache.refresh()
         self._queue_sentences.set(stats.queue_sentences)
         self._queue_tokens.set(stats.queue_tokens)
         self._queue_oldest.set(stats.queue_oldest_age_s)
