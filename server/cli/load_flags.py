@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from server.cli.durations import duration, some_rate, some_time
+from server.cli.flags import duration, some_rate, some_time
 
 Url = Annotated[str, typer.Argument(help="Server to load, as http://localhost:8000.")]
 Rate = Annotated[
