@@ -4,38 +4,6 @@ Each class has a constant `reason`, a snake_case word that travels to the client
 body and to the metrics as a label. How a reason becomes an HTTP status is decided in one table of
 `server.http.errors`; nothing here knows HTTP. Messages are written for the person who sent the request and
 never hold the text to translate.
-
-    DragomanError
-      |- InvalidRequestError        invalid_request         a field is missing or out of range
-      |    |- MalformedBodyError    malformed               the body is not what its media type says
-      |    |- InvalidOptionError    invalid_option          a decoding option is out of range
-      |    |- UnsupportedLanguageError  unsupported_language
-      |    |- TooManyTextsError     too_many_texts
-      |    '- TextTooLongError      text_too_long
-      |- BodyTooLargeError          body_too_large
-      |- UnsupportedMediaTypeError  unsupported_media_type
-      |- MissingKeyError            missing_key
-      |- BadKeyError                bad_key
-      |- ForbiddenError             forbidden               the caller is in the wrong place
-      |- OverloadedError            overloaded              try again after `retry_after_s`
-      |    |- RateLimitedError      rate_limited            this client sends too often
-      |    |    '- QuotaExceededError  quota_exceeded       this client has sent enough for today
-      |    '- QueueFullError        queue_full
-      |- UnavailableError           unavailable
-      |    |- NotReadyError         not_ready
-      |    |- DrainingError         draining
-      |    |- OutOfMemoryError      out_of_memory           the machine had no memory for this sentence
-      |    '- EngineDeadError       engine_dead
-      |- DeadlineExceededError      deadline_exceeded
-      |- UnknownModelError         unknown_model           an operator names a model that is not served
-      |- ReloadInProgressError      reload_in_progress      one at a time
-      |- BundleRefusedError         bundle_refused          a reload found a bundle that cannot be served
-      |- GlossaryRefusedError       glossary_refused        a reload found a glossary that cannot be used
-      |- ReloadFailedError          reload_failed           the new model could not be started
-      |- AbortedError               aborted                 the client went away
-      |- SettingError               internal                a setting that cannot work with this bundle
-      |    '- DeviceError           internal                the machine has no such device that works
-      '- InferenceError             internal                ONNX Runtime failed on this sentence
 """
 
 from typing import ClassVar
