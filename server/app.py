@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from server.api.access import Access, document_keys, make_access
 from server.api.cors import CrossOriginMiddleware
 from server.api.generate import GENERATE_PATH, GenerateEndpoint, generate_routes
-from server.api.middleware import BodyLimitMiddleware, RequestMiddleware
+from server.api.middleware import RequestMiddleware
 from server.api.page import page_routes
 from server.api.status import status_routes
 from server.api.tracing import Tracing, make_tracing
@@ -92,7 +92,6 @@ def create_app(
     for raised in (DragomanError, HTTPException):
         app.add_exception_handler(raised, handle_error)
     # Added last is outermost.
-    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(RequestMiddleware, metrics=metrics, tracing=parts.tracing)
     if settings.allowed_origins:
         app.add_middleware(CrossOriginMiddleware, origins=settings.allowed_origins, metrics=metrics)
@@ -166,12 +165,12 @@ class _Parts:
             if lag.is_behind and not lifecycle.draining:  # which has an answer of its own
                 router.check_room(active)
 
-        shared = (router, lifecycle, settings.request_timeout_s, check_room, access)
+        limits = settings.request_timeout_s, settings.max_body_bytes
+        shared = (router, lifecycle, *limits, check_room, access)
         translate, generate = TranslateEndpoint(*shared), GenerateEndpoint(*shared)
         translate.text_defaults = TextOptions(guard=settings.guard)
         for path, endpoint in ((TRANSLATE_PATH, translate), (GENERATE_PATH, generate)):
-            bounded = BodyLimitMiddleware(endpoint, settings.max_body_bytes)
-            shortcut: ASGIApp = RequestMiddleware(bounded, metrics, path, self.tracing)
+            shortcut: ASGIApp = RequestMiddleware(endpoint, metrics, path, self.tracing)
             if settings.allowed_origins:
                 shortcut = CrossOriginMiddleware(shortcut, settings.allowed_origins, metrics)
             app.shortcuts["POST", path] = shortcut

@@ -12,13 +12,16 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
-from server.errors import MalformedBodyError, UnsupportedMediaTypeError
+from server.errors import BodyTooLargeError, DragomanError, MalformedBodyError, UnsupportedMediaTypeError
 from server.http.errors import ClientDisconnectedError
+from server.http.protocol import FAULT_EXTENSION
+from server.http.request_record import record_of
 
 _MAX_DEPTH = 32
 _MAX_FIELDS = 1000
+_MAX_LENGTH_DIGITS = 19
 # Possessive, or the expression would remember where each character of a text is, to go back to it.
 _JSON_STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _FORM = "application/x-www-form-urlencoded"
@@ -31,25 +34,38 @@ _BOM = b"\xef\xbb\xbf"
 Fields = dict[str, Any]
 
 
-async def read_body(receive: Receive) -> bytes:
-    """Read a whole body; its size is bounded by `BodyLimitMiddleware`.
+async def read_body(scope: Scope, receive: Receive, announced: str | None, max_body_bytes: int) -> bytes:
+    """Read a whole body.
 
     Args:
+        scope: ASGI scope; the request's record counts the bytes.
         receive: ASGI channel.
-
-    Returns:
-        The body.
+        announced: `Content-Length`, digits.
+        max_body_bytes: largest body that is read.
 
     Raises:
         ClientDisconnectedError: the client went away before its end.
-        BodyTooLargeError: the limit was crossed.
+        BodyTooLargeError: it is larger, as announced or once that is seen.
+        DragomanError: its framing is wrong.
     """
+    record, fault_of = record_of(scope), scope["extensions"][FAULT_EXTENSION]
+    too_large = BodyTooLargeError(f"the body is larger than {max_body_bytes} bytes")
+    # The parser lets only digits through, but any number of them, and int() stops at 4300.
+    if announced is not None and (len(announced) > _MAX_LENGTH_DIGITS or int(announced) > max_body_bytes):
+        raise too_large
     body = bytearray()
     while True:
         message = await receive()
+        fault: DragomanError | None = fault_of()
+        if fault is not None:
+            raise fault
         if message["type"] == "http.disconnect":
+            record.disconnect_phase = "receiving"
             raise ClientDisconnectedError("the client went away while sending")
         body += message.get("body", b"")
+        record.body_bytes = len(body)
+        if len(body) > max_body_bytes:
+            raise too_large
         if not message.get("more_body", False):
             return bytes(body)
 

@@ -1,4 +1,4 @@
-"""Pure ASGI middleware: one notes, logs, counts and answers what went wrong; the other bounds what is read.
+"""Pure ASGI middleware that notes, logs, counts, and answers what went wrong.
 
 Starlette's `BaseHTTPMiddleware` is not used: with it `http.disconnect` never arrives.
 """
@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.api.tracing import Tracing, read_traceparent
-from server.errors import BodyTooLargeError, DragomanError, DrainingError, MalformedBodyError
-from server.http.disconnect import FAULT_EXTENSION
+from server.errors import DragomanError, DrainingError
 from server.http.errors import (
     AmbiguousFramingError,
     ClientDisconnectedError,
@@ -22,7 +21,7 @@ from server.http.errors import (
     reason_of,
     response_for,
 )
-from server.http.request_record import RequestRecord, attach, record_of
+from server.http.request_record import RequestRecord, attach
 from server.metrics.registry import Metrics
 
 access_log = logging.getLogger("dragoman.access")
@@ -117,48 +116,6 @@ class RequestMiddleware:
         _log(scope["method"], route, status, reason, duration_s, record)
 
 
-class BodyLimitMiddleware:
-    """Refuses bodies that are over a limit, by their announced length or once it is crossed, or go wrong."""
-
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
-        """Wrap an application.
-
-        Args:
-            app: what is called.
-            max_body_bytes: largest body that is read.
-        """
-        self._app = app
-        self._max_body_bytes = max_body_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        record = record_of(scope)
-        for name, value in scope["headers"]:
-            if name == b"content-length" and _number(value) > self._max_body_bytes:
-                raise self._too_large()
-
-        fault_of = scope["extensions"][FAULT_EXTENSION]
-
-        async def receive_bounded() -> Message:
-            message = await receive()
-            fault: DragomanError | None = fault_of()
-            if fault is not None:
-                raise fault
-            if message["type"] == "http.request":
-                record.body_bytes += len(message.get("body", b""))
-                if record.body_bytes > self._max_body_bytes:
-                    raise self._too_large()
-            return message
-
-        await self._app(scope, receive_bounded, send)
-
-    def _too_large(self) -> BodyTooLargeError:
-        return BodyTooLargeError(f"the body is larger than {self._max_body_bytes} bytes")
-
-
 def _read_headers(
     headers: Sequence[tuple[bytes, bytes]], size: int
 ) -> tuple[str, str | None, DragomanError | None]:
@@ -185,13 +142,6 @@ def _read_headers(
 
 def _new_id() -> str:
     return f"{random.getrandbits(64):016x}"
-
-
-def _number(value: bytes) -> int:
-    # The HTTP parser lets only digits through, but any number of them, and int() stops at 4300.
-    if not value.isdigit():
-        raise MalformedBodyError("Content-Length is not a number")
-    return int(value) if len(value) < 20 else 1 << 63
 
 
 def _log(

@@ -27,9 +27,8 @@ from server.api.schemas import (
     translate_answer,
 )
 from server.errors import InvalidRequestError
-from server.http.disconnect import unless_disconnected
-from server.http.errors import ClientDisconnectedError
 from server.http.lifecycle import Lifecycle
+from server.http.protocol import unless_disconnected
 from server.http.request_record import RequestRecord, record_of
 from server.service.text.options import TextOptions
 from server.service.translation.request import Translation, TranslationRequest
@@ -37,7 +36,10 @@ from server.service.translation.router import Router
 
 TRANSLATE_PATH = "/translate"
 
-_READ_HEADERS = {name.encode(): name for name in ("content-type", "content-encoding", "x-request-timeout-ms")}
+_READ_HEADERS = {
+    name.encode(): name
+    for name in ("content-length", "content-type", "content-encoding", "x-request-timeout-ms")
+}
 _MAX_TIMEOUT_DIGITS = 9
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request cannot be served as it is written."},
@@ -103,6 +105,7 @@ class TextEndpoint(ABC):
         router: Router,
         lifecycle: Lifecycle,
         request_timeout_s: float,
+        max_body_bytes: int,
         check_room: Callable[[int], None],
         access: Access | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class TextEndpoint(ABC):
             router: knows who does the work.
             lifecycle: says whether requests are accepted.
             request_timeout_s: longest deadline of a request.
+            max_body_bytes: largest body that is read.
             check_room: given the requests that were taken on, raises QueueFullError if another should not be
                 read.
             access: who may send how much; None for everybody and anything.
@@ -119,6 +123,7 @@ class TextEndpoint(ABC):
         self.router = router
         self._lifecycle = lifecycle
         self._request_timeout_s = request_timeout_s
+        self._max_body_bytes = max_body_bytes
         self._check_room = check_room
         self._access = access
 
@@ -163,7 +168,7 @@ class TextEndpoint(ABC):
         client = None if access is None else access.authenticate(scope)
         self._check_room(self._lifecycle.active)
         headers = _headers(scope)
-        given, typed = await _read(scope, headers, receive, record)
+        given, typed = await self.read(scope, headers, receive)
         if access is not None:
             client = access.admit(scope, given, client)
         # Two clients may send the same id at the same time.
@@ -187,6 +192,11 @@ class TextEndpoint(ABC):
                     translation = await answered()
         _record(record, translation)
         return _json(asked.answer(translation), _answer_headers(record))
+
+    async def read(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> tuple[Fields, bool]:
+        """Read the fields of a request, and whether they are typed; errors are those of `body`."""
+        body = await read_body(scope, receive, headers.get("content-length"), self._max_body_bytes)
+        return parse_fields(body, headers, scope["query_string"])
 
     def _time(self, headers: Mapping[str, str]) -> float:
         """Seconds for a request: the client may ask for less than the server allows, never for more."""
@@ -269,10 +279,9 @@ def translate_routes(
     )
     async def detect(request: Request) -> Response:
         """All served languages with a confidence of 0 to 100, likeliest first."""
-        record = record_of(request.scope)
         lifecycle.check_accepting()
         client = None if access is None else access.authenticate(request.scope)
-        given, typed = await _read(request.scope, _headers(request.scope), request.receive, record)
+        given, typed = await endpoint.read(request.scope, _headers(request.scope), request.receive)
         if access is not None:
             client = access.admit(request.scope, given, client)
         fields = read_detect_fields(given, typed=typed)
@@ -292,17 +301,6 @@ def _headers(scope: Scope) -> dict[str, str]:
         if name in _READ_HEADERS:
             found.setdefault(_READ_HEADERS[name], str(value, "latin-1"))
     return found
-
-
-async def _read(
-    scope: Scope, headers: Mapping[str, str], receive: Receive, record: RequestRecord
-) -> tuple[Fields, bool]:
-    try:
-        body = await read_body(receive)
-    except ClientDisconnectedError:
-        record.disconnect_phase = "receiving"
-        raise
-    return parse_fields(body, headers, scope["query_string"])
 
 
 def _record(record: RequestRecord, translation: Translation) -> None:

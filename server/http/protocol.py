@@ -1,24 +1,37 @@
 """One connection: uvicorn's with the bounds it lacks. Slow clients are closed, what is not HTTP is refused.
 
-uvicorn waits for ever for the rest of a header or a body, and one such connection keeps it from ending.
+uvicorn waits for ever for the rest of a header or a body, and one such connection keeps it from ending. Nor
+does it cancel a handler whose client has gone away.
 """
 
 import asyncio
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httptools
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from server.errors import DragomanError
-from server.http.disconnect import EXTENSION as DISCONNECT_EXTENSION
-from server.http.disconnect import FAULT_EXTENSION
-from server.http.errors import STATUS, AmbiguousFramingError, error_body, reason_of
+from server.http.errors import (
+    STATUS,
+    AmbiguousFramingError,
+    ClientDisconnectedError,
+    error_body,
+    reason_of,
+)
 from server.http.framing import Framing
 from server.http.transport import ConnectionTransport
+
+T = TypeVar("T")
+
+DISCONNECT_EXTENSION = "dragoman.on_disconnect"
+"""An ASGI extension: takes what to call when the connection is lost, None for nothing more."""
+FAULT_EXTENSION = "dragoman.fault"
+"""Another: gives what is wrong with the framing of the request's body, None as long as nothing is."""
 
 _ABORT_AFTER_S = 1.0
 _FIRST_REQUEST_S = 1.0
@@ -279,3 +292,45 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
         # Closing waits until all is written, which a client that does not read could put off for ever.
         self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
+
+
+async def unless_disconnected(
+    scope: Scope, work: Coroutine[Any, Any, T], on_disconnect: Callable[[], None]
+) -> T:
+    """Await work, or cancel it as soon as the client goes away.
+
+    The work runs in the caller's own task.
+
+    Args:
+        scope: ASGI scope.
+        work: what the client waits for.
+        on_disconnect: called before the work is cancelled.
+
+    Returns:
+        The result of the work.
+
+    Raises:
+        ClientDisconnectedError: the client went away first.
+    """
+    caller = asyncio.current_task()
+    assert caller is not None
+    gone = False
+
+    def leave() -> None:
+        # The caller waits inside `work` whenever this is called: the watch ends with it, see below.
+        nonlocal gone
+        gone = True
+        on_disconnect()
+        caller.cancel()
+
+    register = scope["extensions"][DISCONNECT_EXTENSION]
+    register(leave)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        caller.uncancel()
+        raise ClientDisconnectedError("the client went away") from None
+    finally:
+        register(None)

@@ -1,10 +1,13 @@
 """uvicorn as it is started and ended here: SIGTERM drains, SIGHUP reloads, a second port beside the first."""
 
 import asyncio
+import contextlib
+import ctypes
 import functools
 import logging
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable, Coroutine
 from types import FrameType
@@ -13,7 +16,6 @@ from typing import Any, Literal
 import uvicorn
 
 from server.errors import DragomanError, ReloadInProgressError, UnavailableError
-from server.http.backlog import drop_new_connections
 from server.http.lifecycle import Lifecycle
 from server.http.protocol import BoundedProtocol, ConnectionBounds, RefusalHook
 from server.settings import Settings
@@ -23,6 +25,14 @@ log = logging.getLogger("dragoman")
 _BACKLOG = 2048
 _HANDSHAKE_S = 0.1  # a connection that has begun becomes acceptable within a round trip
 _DRAIN_TICK_S = 0.1  # how soon a second Ctrl-C, or that nothing runs any more, is noticed
+_SO_ATTACH_FILTER = 26
+# Classic BPF over a TCP segment: load the flags, drop what has SYN, keep the rest.
+_DROP_SYN = (
+    (0x30, 0, 0, 13),  # load byte 13
+    (0x45, 0, 1, 0x02),  # if it has SYN go on, else skip one
+    (0x06, 0, 0, 0),  # drop
+    (0x06, 0, 0, 0xFFFFFFFF),  # keep
+)
 
 
 class DrainingServer(uvicorn.Server):
@@ -210,3 +220,20 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def drop_new_connections(listener: socket.socket) -> None:
+    """Let the kernel begin no connection any more; those it has begun can still be accepted.
+
+    It resets every connection that is not accepted when a listener closes. A client repeats its first packet
+    after a second, and finds another server or none. A kernel without socket filters goes on as before.
+
+    Args:
+        listener: a listening TCP socket.
+    """
+    program = b"".join(struct.pack("HBBI", *instruction) for instruction in _DROP_SYN)
+    held = ctypes.create_string_buffer(program, len(program))
+    with contextlib.suppress(OSError):
+        listener.setsockopt(
+            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(_DROP_SYN), ctypes.addressof(held))
+        )

@@ -1,17 +1,21 @@
-"""A connection's way out that sends an answer in one piece instead of two.
+"""A connection's way out: sends an answer in one piece instead of two, and closes without a reset.
 
 uvicorn writes the head of an answer and its body apart. Each write is a system call, and around each the
 event loop gives up Python's lock and has to get it back from the worker threads.
+
+A socket that is closed with unread bytes resets the connection, and a reset throws away what the client has
+not read yet: the answer that says why it is closed. So what a client still sends is read and dropped until
+it has ended, too (RFC 9112, section 9.6).
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from server.http.lingering_close import close_gently
-
 _SEND_AT_BYTES = 1 << 16
 """Beyond this nothing is gained by waiting, and the transport has to see when its client does not read."""
+
+_LINGER_S = 5.0  # as nginx waits for the next bytes
 
 
 class ConnectionTransport:
@@ -60,13 +64,18 @@ class ConnectionTransport:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Send what was written, then close."""
+        """Send what was written, then close; if the client still sends, when it has ended or after a while.
+
+        The protocol drops what is received after this call.
+        """
         if self.is_closing():
             return
         self._closing = True
         self.flush()
         if self._may_still_send() and self._transport.can_write_eof():
-            close_gently(self._transport, self._loop)
+            self._transport.write_eof()
+            self._transport.resume_reading()
+            self._loop.call_later(_LINGER_S, self._transport.abort)
         else:
             self._transport.close()
 

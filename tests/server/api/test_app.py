@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from server.app import create_app
 from server.errors import DrainingError, EngineDeadError, InferenceError
-from server.http.disconnect import EXTENSION, FAULT_EXTENSION
+from server.http.protocol import DISCONNECT_EXTENSION, FAULT_EXTENSION
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
 from tests.server.live_app import serving
@@ -286,7 +286,7 @@ def test_a_client_that_goes_away_frees_its_rows(app: FastAPI, engine: FakeEngine
             "raw_path": b"/translate",
             "query_string": b"",
             "headers": [(b"content-type", b"application/json")],
-            "extensions": {EXTENSION: leaving.append, FAULT_EXTENSION: lambda: None},
+            "extensions": {DISCONNECT_EXTENSION: leaving.append, FAULT_EXTENSION: lambda: None},
         }
         async with app.router.lifespan_context(app):
             call = asyncio.create_task(app(scope, receive, send))

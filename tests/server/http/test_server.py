@@ -6,9 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
-from server.http.backlog import drop_new_connections
 from server.http.lifecycle import Lifecycle
-from server.http.server import listen, make_server
+from server.http.server import drop_new_connections, listen, make_server
 from server.metrics.registry import Metrics
 from server.settings import Settings
 
