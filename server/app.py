@@ -217,11 +217,7 @@ class Application(FastAPI):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Start without shortcuts.
-
-        Args:
-            **options: FastAPI's.
-        """
+        """Start without shortcuts; the options are FastAPI's."""
         self.shortcuts: dict[tuple[str, str], ASGIApp] = {}
         super().__init__(**options)
 

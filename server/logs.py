@@ -17,14 +17,7 @@ class JsonFormatter(logging.Formatter):
     """Writes a log record with its `extra` fields as one line of JSON. Thread-safe."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Build the line.
-
-        Args:
-            record: what is logged.
-
-        Returns:
-            JSON without line breaks; other scripts and control characters are escaped.
-        """
+        """Build the line: JSON without line breaks; other scripts and control characters are escaped."""
         fields: dict[str, Any] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -39,8 +32,7 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(level: str) -> None:
     """Send everything that is logged in this process to standard output as JSON.
 
-    Args:
-        level: least severe level of our own loggers; libraries log warnings only.
+    `level` is the least severe of our own loggers; libraries log warnings only.
     """
     # What a line does not show need not be found out: the standard library's own advice for speed.
     logging._srcfile = None

@@ -31,8 +31,7 @@ _keeps = False
 def return_large_blocks() -> bool:
     """Have blocks of 2 MiB and more mapped, and unmapped when they are freed; at start, before models.
 
-    Returns:
-        Whether the C library took it: glibc does, others have other allocators and nothing to set.
+    Gives whether the C library took it: glibc does, others have other allocators and nothing to set.
     """
     global _keeps
     mallopt = _function("mallopt")
@@ -49,8 +48,7 @@ def keeps_blocks() -> bool:
 def return_free_memory() -> bool:
     """Give back what lies free between small blocks, as after a model was let go; may take some 10 ms.
 
-    Returns:
-        Whether the C library gave anything back.
+    Gives whether the C library gave anything back.
     """
     trim = _function("malloc_trim")
     return trim is not None and trim(0) == 1

@@ -26,15 +26,10 @@ _CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores(cpu_max: Path = _CGROUP_CPU_MAX) -> int:
-    """Count the cores this process may really use.
+    """Count the cores this process may really use, at least 1.
 
-    The scheduler's affinity knows `taskset` and cpusets but not a container's CPU quota, so both are asked.
-
-    Args:
-        cpu_max: the cgroup v2 file `cpu.max`, which reads `<quota or "max"> <period>`.
-
-    Returns:
-        At least 1.
+    The scheduler's affinity knows `taskset` and cpusets but not a container's CPU quota, so both are asked:
+    the cgroup v2 file `cpu.max` reads `<quota or "max"> <period>`.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

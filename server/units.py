@@ -12,11 +12,7 @@ _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 def in_seconds(given: object) -> object:
     """Replace a duration such as `500ms`, `10s`, `5min` or `2h` by its seconds.
 
-    Args:
-        given: what a flag or a variable says.
-
-    Returns:
-        Seconds as a number; anything without a unit as it was given.
+    What has no unit stays as it is.
 
     Raises:
         ValueError: the unit is unknown.

@@ -42,12 +42,7 @@ _IPV6_CUSTOMER_BITS = 64
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sends a request.
-
-    Attributes:
-        name: of its key; without keys, its address.
-        limits: that it has to keep.
-    """
+    """Who sends a request: the name of its key, or without keys its address, and the limits to keep."""
 
     name: str
     limits: ClientLimits
@@ -76,13 +71,7 @@ class Access:
             self._metrics.set_keys(self.keys.ring.names)
 
     def authenticate(self, scope: Scope) -> Client | None:
-        """Look at the headers before anything of the body is read.
-
-        Args:
-            scope: ASGI scope.
-
-        Returns:
-            The client, if they say who it is.
+        """Look at the headers before anything of the body is read; gives the client, if they say who it is.
 
         Raises:
             BadKeyError: there is a key, and it is not one of ours.
@@ -95,11 +84,8 @@ class Access:
         """Find out who sends a request.
 
         Args:
-            scope: ASGI scope.
+            scope: ASGI scope; the request's record gets the name of the key.
             fields: of the request, where LibreTranslate's clients put their key.
-
-        Returns:
-            The client; its name is in the request's record if it has a key.
 
         Raises:
             MissingKeyError: there is no key, and there must be one.
@@ -118,19 +104,9 @@ class Access:
         return self._find(scope, key, self.keys)
 
     def admit(self, scope: Scope, fields: Mapping[str, Any], client: Client | None = None) -> Client:
-        """Find out who sends a request, and count it.
-
-        Args:
-            scope: ASGI scope.
-            fields: of the request.
-            client: what `authenticate` found.
-
-        Returns:
-            The client.
+        """Find out who sends a request unless `authenticate` has, and count it. Raises as `identify`.
 
         Raises:
-            MissingKeyError: there is no key, and there must be one.
-            BadKeyError: the key is not one of ours.
             RateLimitedError: the client has to wait.
         """
         if client is None:
@@ -144,11 +120,7 @@ class Access:
 
     @contextmanager
     def charge(self, client: Client, characters: int) -> Iterator[None]:
-        """Count characters that the block translates; what the server refuses or fails to do is free.
-
-        Args:
-            client: who sends them.
-            characters: of all texts of the request.
+        """Count the characters of all texts of a request, which the block translates; what fails is free.
 
         Raises:
             QuotaExceededError: the client has sent enough for today.
@@ -187,14 +159,7 @@ class Access:
 
 
 def make_access(settings: Settings, metrics: Metrics) -> Access | None:
-    """Build what the settings ask for.
-
-    Args:
-        settings: of the server.
-        metrics: where requests are counted.
-
-    Returns:
-        None if everybody may send as much as they like.
+    """Build what the settings ask for; None if everybody may send as much as they like.
 
     Raises:
         SettingError: the file of keys cannot be used.
@@ -206,11 +171,7 @@ def make_access(settings: Settings, metrics: Metrics) -> Access | None:
 
 
 def document_keys(document: dict[str, Any]) -> None:
-    """Say in the OpenAPI document which routes want a key; Swagger UI then has a field for it.
-
-    Args:
-        document: gets the security scheme.
-    """
+    """Say in the OpenAPI document which routes want a key; Swagger UI then has a field for it."""
     document.setdefault("components", {})["securitySchemes"] = {
         "api_key": {"type": "http", "scheme": "bearer"}
     }

@@ -72,11 +72,10 @@ class AdminPages:
         return JSONResponse({"outcome": "success", "bundles": [_describe_bundle(model) for model in loaded]})
 
     def describe(self) -> dict[str, Any]:
-        """Collect what an operator asks first.
+        """Collect what an operator asks first, as plain values.
 
-        Returns:
-            Plain values. Keys are there by name only; a setting that is a secret has to be pydantic's
-            `SecretStr`, which shows itself as asterisks.
+        Keys are there by name only. A setting that is a secret has to be pydantic's `SecretStr`, which shows
+        itself as asterisks.
         """
         router, settings = self._router(), self._settings
         stats = router.stats()
@@ -129,15 +128,7 @@ def _describe_bundle(model: ServedModel) -> dict[str, Any]:
 
 
 def admin_application(pages: AdminPages, metrics: Metrics) -> ASGIApp:
-    """Build the application of the admin port.
-
-    Args:
-        pages: to serve.
-        metrics: where requests are counted.
-
-    Returns:
-        An ASGI application without a lifespan.
-    """
+    """Build the application of the admin port, without a lifespan."""
     routes = [
         Route("/admin/status", pages.status, methods=["GET"]),
         Route("/admin/reload", pages.reload, methods=["POST"]),

@@ -24,10 +24,10 @@ class CrossOriginMiddleware:
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str], metrics: Metrics) -> None:
-        """Wrap an application.
+        """Wrap an application that gives every request its id.
 
         Args:
-            app: what is called; gives every request its id.
+            app: what is called.
             origins: that may read answers; `*` is any.
             metrics: where preflights are counted, which never reach `app`.
         """

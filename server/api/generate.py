@@ -82,16 +82,7 @@ class GenerateAnswer(BaseModel):
 
 
 def read_generate_fields(fields: Mapping[str, Any], *, typed: bool) -> GenerateFields:
-    """Validate the fields of a request to a model of another task than translation.
-
-    Args:
-        fields: as parsed.
-        typed: as for `read_translate_fields`.
-
-    Raises:
-        InvalidRequestError: a field is missing or of the wrong type.
-        InvalidOptionError: a decoding option is.
-    """
+    """Validate the fields of a request, as `read_translate_fields` does."""
     # A text may be empty; beside features, it is a field of a form that was not filled in.
     given = given_fields(fields, "features" if fields.get("features") else "inputs", typed=typed)
     if len({"inputs", "features"} & given.keys()) != 1:
@@ -128,30 +119,14 @@ class GenerateEndpoint(TextEndpoint):
 
 
 def generate_answer(fields: GenerateFields, generation: Translation, model: str) -> dict[str, Any]:
-    """Build the answer in the caller's shape.
-
-    Args:
-        fields: of the request.
-        generation: its result.
-        model: name of the model that answered.
-
-    Returns:
-        What `GenerateAnswer` describes, without the fields that are not asked for.
-    """
+    """Build what `GenerateAnswer` describes in the caller's shape, without what is not asked for."""
     texts = generation.texts
     outputs = shaped(fields, [text.hypotheses[0] for text in texts])
     return {"outputs": outputs, "model": model} | hypotheses_part(fields, texts) | end_part(fields, texts)
 
 
 def generate_routes(endpoint: GenerateEndpoint) -> APIRouter:
-    """Build the route, which FastAPI documents.
-
-    Args:
-        endpoint: of `POST /generate`.
-
-    Returns:
-        A router.
-    """
+    """Build the route, which FastAPI documents."""
     routes = APIRouter(tags=["generate"])
 
     @routes.post(

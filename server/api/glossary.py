@@ -47,13 +47,7 @@ class UsedTerm(BaseModel):
 
 
 def read_glossary(given: InlineGlossary) -> str | Glossary | None:
-    """Read the field.
-
-    Args:
-        given: of the request.
-
-    Returns:
-        A name, or the entries; None without any.
+    """Read the field of a request: a name, or the entries; None without any.
 
     Raises:
         InvalidOptionError: an entry is none; the message says which, without any of its text.
@@ -77,11 +71,7 @@ def read_glossary(given: InlineGlossary) -> str | Glossary | None:
 
 
 def used_terms(terms: Sequence[TermUse]) -> list[dict[str, object]]:
-    """Say what became of the terms of a text, as `UsedTerm` describes.
-
-    Args:
-        terms: each entry once.
-    """
+    """Say what became of the terms of a text, each entry once, as `UsedTerm` describes."""
     return [
         {"term": use.entry.source, "target": use.entry.target, "satisfied": use.satisfied} for use in terms
     ]

@@ -20,11 +20,7 @@ _HTML, _JAVASCRIPT, _STYLES = "text/html", "text/javascript", "text/css"
 
 
 def page_routes() -> APIRouter:
-    """Build the routes of the pages and of what they consist of.
-
-    Returns:
-        A router.
-    """
+    """Build the routes of the pages and of what they consist of."""
     router = APIRouter(include_in_schema=False)
     ours = Path(str(files(__package__)))
     # FastAPI's own page loads these from a CDN: strangers' scripts, and nothing without a way out.

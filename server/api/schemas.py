@@ -54,11 +54,7 @@ class DecodingFields(BaseModel):
         return self.num_hypotheses
 
     def requested_options(self) -> RequestedOptions:
-        """Collect the decoding options.
-
-        Raises:
-            InvalidOptionError: options contradict each other.
-        """
+        """Collect the decoding options; raises InvalidOptionError if they contradict each other."""
         stated = {one.name: getattr(self, one.field_name) for one in FIELD_OPTIONS if not one.is_text}
         stated["num_hypotheses"] = self.wanted_hypotheses
         return RequestedOptions(target_prefixes=self._target_prefixes(), **stated)
@@ -116,10 +112,7 @@ class TranslateFields(DecodingFields):
         return self.alternatives + 1
 
     def text_options(self, defaults: TextOptions) -> TextOptions:
-        """Collect how the texts are treated.
-
-        Args:
-            defaults: what holds where the request does not choose.
+        """Collect how the texts are treated, `defaults` where the request does not choose.
 
         Raises:
             InvalidOptionError: too much, or no pattern, is to be protected.
@@ -133,10 +126,7 @@ class TranslateFields(DecodingFields):
 
 
 def option_fields(options: Iterable[Option]) -> dict[str, Any]:
-    """Make pydantic's field definitions of options, with bounds and descriptions.
-
-    Args:
-        options: that have a field.
+    """Make pydantic's field definitions, with bounds and descriptions, of options that have a field.
 
     Returns:
         By name: annotation and field; None where a request does not choose.
@@ -306,15 +296,12 @@ def validated(schema: type[M], given: Mapping[str, Any], *, typed: bool) -> M:
 def translate_answer(
     fields: TranslateFields, translation: Translation, explained: TextOptions | None = None
 ) -> dict[str, Any]:
-    """Build the answer in the caller's shape.
+    """Build what `TranslateAnswer` describes in the caller's shape, without what is not asked for.
 
     Args:
         fields: of the request.
         translation: its result.
         explained: what was asked for to explain it, if anything was.
-
-    Returns:
-        What `TranslateAnswer` describes, without the fields that are not asked for.
     """
     texts = translation.texts
     answer: dict[str, Any] = {"translatedText": shaped(fields, [text.hypotheses[0] for text in texts])}

@@ -44,17 +44,7 @@ _UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer, "de
 def status_routes(
     router: Router, lifecycle: Lifecycle, metrics: Metrics, access: Access | None = None
 ) -> APIRouter:
-    """Build the routes that say how the server is.
-
-    Args:
-        router: with the models.
-        lifecycle: of the server.
-        metrics: to render.
-        access: who may see the models; None for everybody.
-
-    Returns:
-        A router.
-    """
+    """Build the routes that say how the server is; `access` says who may see the models, None: all."""
     routes = APIRouter(tags=["status"])
 
     _add_health(routes, router, lifecycle)

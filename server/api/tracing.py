@@ -26,11 +26,7 @@ class Tracing:
     """Makes spans of requests that have ended. Used from the event loop; a thread sends them."""
 
     def __init__(self, provider: "TracerProvider") -> None:
-        """Use a provider.
-
-        Args:
-            provider: with a processor that sends what ends.
-        """
+        """Use a provider whose processor sends what ends."""
         from opentelemetry import trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -44,10 +40,11 @@ class Tracing:
     ) -> None:
         """Make the spans of a request: one for all of it and one for each stage within.
 
-        Of several sentences a stage's span has the time of the slowest, as in `Server-Timing`.
+        Of several sentences a stage's span has the time of the slowest, as in `Server-Timing`. The record
+        gets the request's own `traceparent`.
 
         Args:
-            record: of the request; gets its span's `traceparent`.
+            record: of the request.
             method: of HTTP.
             route: template.
             status: that was sent, or 499.
@@ -98,13 +95,7 @@ class Tracing:
 
 
 def make_tracing(settings: Settings) -> Tracing | None:
-    """Begin to trace, if the settings say where to.
-
-    Args:
-        settings: with `otel_endpoint`.
-
-    Returns:
-        None if nothing is traced.
+    """Begin to trace if the settings say where to; None if nothing is traced.
 
     Raises:
         SettingError: OpenTelemetry is not installed.
@@ -142,14 +133,7 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 
 def read_traceparent(value: bytes) -> str | None:
-    """Read a `traceparent` header.
-
-    Args:
-        value: as received.
-
-    Returns:
-        Its first four fields, `version-trace-parent-flags`; None if it is none, and is to be ignored.
-    """
+    """Read a `traceparent` header: its first four fields; None if it is none, and is to be ignored."""
     if not 55 <= len(value) <= 256 or not value.isascii():
         return None
     found = _TRACEPARENT.fullmatch(str(value, "ascii"))

@@ -152,13 +152,6 @@ class TextEndpoint(ABC):
     async def answer(self, scope: Scope, receive: Receive) -> Response:
         """Read a request and have it answered.
 
-        Args:
-            scope: ASGI scope.
-            receive: ASGI channel.
-
-        Returns:
-            The answer.
-
         Raises:
             DragomanError: the request cannot be served; the middleware knows how to say so.
             ClientDisconnectedError: the client went away.
@@ -246,17 +239,7 @@ class TranslateEndpoint(TextEndpoint):
 def translate_routes(
     endpoint: TranslateEndpoint, router: Router, lifecycle: Lifecycle, access: Access | None = None
 ) -> APIRouter:
-    """Build the routes that take text.
-
-    Args:
-        endpoint: of `POST /translate`.
-        router: knows who detects languages.
-        lifecycle: says whether requests are accepted.
-        access: who may send how much; None for everybody and anything.
-
-    Returns:
-        A router.
-    """
+    """Build the routes that take text: `POST /translate`, answered by `endpoint`, and `POST /detect`."""
     routes = APIRouter(tags=["translate"])
 
     @routes.post(

@@ -63,13 +63,9 @@ class Job:
 
 
 def bench(job: Job) -> int:
-    """Load a server and say how it did.
+    """Load a server and say how it did; gives the exit code.
 
-    Args:
-        job: what to do.
-
-    Returns:
-        The exit code: 1 if no request at all was translated, 130 after Ctrl-C.
+    It is 1 if no request at all was translated, and 130 after Ctrl-C.
     """
     try:
         if job.plot_file is not None:

@@ -23,15 +23,12 @@ EXIT_CODES = {
 
 
 def fail(command: str, code: int, message: str) -> int:
-    """Say in one line on standard error why a command ends.
+    """Say in one line on standard error why a command ends; gives the exit code.
 
     Args:
         command: its name, as `serve`; empty for the command line as a whole.
         code: the exit code.
         message: what went wrong, where, and if it is known how to mend it.
-
-    Returns:
-        The exit code.
     """
     name = f"dragoman {command}".rstrip()
     print(f"{name}: {message}".replace("\n", " "), file=sys.stderr)  # noqa: T201 - this is the command line
@@ -47,12 +44,7 @@ def code_of(error: Exception) -> int:
 def show(command: str, text: str) -> int:
     """Write what a command found to standard output, now, while it can still be said if that fails.
 
-    Args:
-        command: its name.
-        text: with the end of its last line.
-
-    Returns:
-        The exit code.
+    The text has the end of its last line. Gives the exit code.
     """
     if sys.stdout is None:
         return fail(command, EXIT_FAILED, "standard output is closed: give > FILE")

@@ -59,12 +59,7 @@ class Explainer:
     """Explains translations of one model. Used from one thread."""
 
     def __init__(self, model: ServedModel, limits: RequestLimits) -> None:
-        """Keep what is needed.
-
-        Args:
-            model: loaded, with a running engine.
-            limits: of a request.
-        """
+        """Keep a loaded model with a running engine, and the limits of a request."""
         self._model = model
         self._limits = limits
         self._codec = TextCodec(text_side(model, limits), limits)

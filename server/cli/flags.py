@@ -155,10 +155,7 @@ _WORDS = {"false": False, "true": True}
 
 
 def with_flags(*settings: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command a flag for each option of decoding and of texts, and for some settings.
-
-    Args:
-        settings: names of these.
+    """Give a command a flag for each option of decoding and of texts, and for the settings of these names.
 
     Returns:
         Makes a command for Typer. Its keyword arguments `decoding`, `text` and `settings` get what is
@@ -200,14 +197,7 @@ def _with_flags(settings: Iterable[str], command: Callable[..., None]) -> Callab
 
 
 def option_flags(options: Iterable[Option]) -> list[inspect.Parameter]:
-    """Make the flags of options.
-
-    Args:
-        options: of which those that have a flag get one.
-
-    Returns:
-        Parameters for Typer; None where a flag is not given.
-    """
+    """Make the flags of those options that have one: parameters for Typer, None where a flag is not given."""
     flags = []
     for one in options:
         if not one.has_flag:

@@ -10,14 +10,11 @@ from server.settings import Settings
 
 
 def read_settings(command: str, flags: Mapping[str, Any]) -> Settings | None:
-    """Read the settings, and say what is wrong with them.
+    """Read the settings, and say what is wrong with them; None if they cannot be used.
 
     Args:
-        command: name of the command, for errors.
+        command: its name, for errors.
         flags: settings given on the command line; None where a flag was not given.
-
-    Returns:
-        The settings; None if they cannot be used.
     """
     try:
         return Settings(**{name: value for name, value in flags.items() if value is not None})

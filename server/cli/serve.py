@@ -66,13 +66,9 @@ _CLOSE_TIMEOUT_S = 2.0
 
 
 def serve(flags: Mapping[str, Any]) -> int:
-    """Serve bundles until SIGTERM or Ctrl-C.
+    """Serve bundles until SIGTERM or Ctrl-C; gives the exit code.
 
-    Args:
-        flags: settings given on the command line; None where a flag was not given.
-
-    Returns:
-        The exit code.
+    `flags` are the settings of the command line, None where a flag was not given.
     """
     settings = read_settings("serve", flags)
     if settings is None:
@@ -169,7 +165,7 @@ def translate(
     glossary: Path | None,
     progress: bool | None,
 ) -> int:
-    """Translate standard input to standard output, line by line.
+    """Translate standard input to standard output, line by line; gives the exit code.
 
     Args:
         flags: settings given on the command line; None where a flag was not given.
@@ -178,9 +174,6 @@ def translate(
         errors: what becomes of a line that is not UTF-8.
         glossary: file of terms; None for none.
         progress: whether to draw a progress bar; None if standard error is a terminal.
-
-    Returns:
-        The exit code.
     """
 
     def choose(settings: Settings) -> Sequence[FileLeg]:
@@ -203,17 +196,10 @@ def generate(
     progress: bool | None,
     features: Path | None = None,
 ) -> int:
-    """Give standard input, line by line, to a model of another task than translation.
+    """Give standard input, line by line, to a model of another task; gives the exit code.
 
-    Args:
-        flags: settings given on the command line; None where a flag was not given.
-        request: how lines are given to it.
-        errors: what becomes of a line that is not UTF-8.
-        progress: whether to draw a progress bar; None if standard error is a terminal.
-        features: .npz file to read instead, for a model whose sources are feature vectors.
-
-    Returns:
-        The exit code.
+    The arguments are those of `translate`; `features` is an .npz file to read instead, for a model whose
+    sources are feature vectors.
     """
     given, of_features = None, features is not None
 

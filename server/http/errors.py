@@ -81,14 +81,7 @@ def error_body(message: str, code: str, request_id: str) -> bytes:
 
 
 def reason_of(error: BaseException) -> str:
-    """Name an exception in one word of the table.
-
-    Args:
-        error: what was raised.
-
-    Returns:
-        A key of `STATUS`; `internal` for whatever is not ours.
-    """
+    """Name an exception by a key of `STATUS`; `internal` for whatever is not ours."""
     if isinstance(error, HTTPException):
         phrase = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return phrase if phrase in STATUS else "invalid_request"
@@ -99,15 +92,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def response_for(error: Exception, request_id: str) -> Response:
-    """Turn an exception into what the client sees.
-
-    Args:
-        error: what was raised; anything unknown becomes an `internal` error without details.
-        request_id: of the request.
-
-    Returns:
-        A complete response.
-    """
+    """Turn an exception into what the client sees; anything unknown becomes `internal` without details."""
     reason = reason_of(error)
     message, headers = str(error), {"Cache-Control": "no-store"}
     if isinstance(error, HTTPException):

@@ -15,11 +15,7 @@ class LoopLag:
     """
 
     def __init__(self, observe: Callable[[float], None]) -> None:
-        """Start with none.
-
-        Args:
-            observe: told every measurement, in seconds.
-        """
+        """Start with none; `observe` is told every measurement, in seconds."""
         self.seconds = 0.0
         self._observe = observe
 

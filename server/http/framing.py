@@ -41,11 +41,7 @@ class Framing:
         self._wire_bytes = self._lines = self._silent_bytes = 0
 
     def begin_body(self, size: int | None) -> None:
-        """Expect a body.
-
-        Args:
-            size: its bytes; None if it comes in chunks.
-        """
+        """Expect a body of so many bytes; None if it comes in chunks."""
         self.part, self._missing_bytes = "body", size
         self._wire_bytes = self._lines = self._silent_bytes = 0
 
@@ -58,13 +54,7 @@ class Framing:
         self.part = "headers"
 
     def take(self, unread: bytearray) -> bytes:
-        """Remove the next part from what has been received.
-
-        Args:
-            unread: the bytes that follow the last part.
-
-        Returns:
-            A whole head, or a part of the body; empty if more has to come.
+        """Remove from `unread` the next part: a whole head, or a part of the body; empty if more has to come.
 
         Raises:
             AmbiguousFramingError: this is no HTTP, or not certainly one request.

@@ -16,11 +16,7 @@ class Lifecycle:
     """
 
     def __init__(self, metrics: Metrics) -> None:
-        """Start as not ready.
-
-        Args:
-            metrics: told about every change.
-        """
+        """Start as not ready; the metrics are told about every change."""
         self._metrics = metrics
         self._ready = False
         self._draining = False
@@ -68,11 +64,7 @@ class Lifecycle:
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Hold back the end while the block runs.
-
-        Raises:
-            UnavailableError: as `check_accepting`.
-        """
+        """Hold back the end while the block runs. Raises as `check_accepting`."""
         self.check_accepting()
         self._active += 1
         try:

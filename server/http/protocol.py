@@ -66,12 +66,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     def __init__(self, bounds: ConnectionBounds, **uvicorn_options: Any) -> None:
-        """Prepare for a connection.
-
-        Args:
-            bounds: of its client.
-            **uvicorn_options: the arguments of uvicorn's protocols.
-        """
+        """Prepare for a connection; the other arguments are those of uvicorn's protocols."""
         super().__init__(**uvicorn_options)
         self._bounds = bounds
         self._framing = Framing(bounds.max_body_bytes)

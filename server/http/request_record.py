@@ -46,14 +46,7 @@ class RequestRecord:
 
 
 def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
-    """Find the record of a request.
-
-    Args:
-        scope: ASGI scope that passed the middleware.
-
-    Returns:
-        Its record.
-    """
+    """Find the record of a request whose scope has passed the middleware."""
     record = scope[_KEY]
     assert isinstance(record, RequestRecord)
     return record

@@ -39,13 +39,7 @@ class DrainingServer(uvicorn.Server):
     """A uvicorn server that finishes its work before it stops listening. Used by the main thread."""
 
     def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings) -> None:
-        """Prepare to serve.
-
-        Args:
-            config: uvicorn's.
-            lifecycle: of the application that is served.
-            settings: for the time-outs.
-        """
+        """Prepare to serve, with the time-outs of the settings."""
         super().__init__(config)
         self._lifecycle = lifecycle
         self._settings = settings
@@ -56,12 +50,7 @@ class DrainingServer(uvicorn.Server):
         self.is_lost = False
 
     def add_admin(self, app: Any, listener: socket.socket) -> None:
-        """Serve a second application beside the first, on the same event loop, from its start to its end.
-
-        Args:
-            app: ASGI application without a lifespan.
-            listener: of the admin port.
-        """
+        """Serve a second application, without a lifespan, beside the first, from its start to its end."""
         self._admin = _configure(app, self._settings, lambda status: None, "off"), listener
 
     def reload_on_hangup(self, reload: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -154,16 +143,13 @@ def make_server(
     lifecycle: Lifecycle,
     on_refusal: RefusalHook,
 ) -> DrainingServer:
-    """Configure uvicorn for an application.
+    """Configure uvicorn for an application; `run(sockets=[...])` of what it gives serves.
 
     Args:
         app: ASGI application.
         settings: of the server.
         lifecycle: of the application.
         on_refusal: told the status of each request that never reached the application.
-
-    Returns:
-        A server; `run(sockets=[...])` serves.
     """
     return DrainingServer(_configure(app, settings, on_refusal, "on"), lifecycle, settings)
 
@@ -195,14 +181,7 @@ def _configure(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take a port before uvicorn does, which would print a traceback if it cannot.
-
-    Args:
-        host: address to listen on.
-        port: TCP port; 0 takes a free one.
-
-    Returns:
-        A listening socket.
+    """Take a port before uvicorn does, which would print a traceback if it cannot; port 0 takes a free one.
 
     Raises:
         OSError: the port is taken, or the address is not ours.
@@ -223,13 +202,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def drop_new_connections(listener: socket.socket) -> None:
-    """Let the kernel begin no connection any more; those it has begun can still be accepted.
+    """Let the kernel begin no connection to a TCP listener any more; those begun can still be accepted.
 
     It resets every connection that is not accepted when a listener closes. A client repeats its first packet
     after a second, and finds another server or none. A kernel without socket filters goes on as before.
-
-    Args:
-        listener: a listening TCP socket.
     """
     program = b"".join(struct.pack("HBBI", *instruction) for instruction in _DROP_SYN)
     held = ctypes.create_string_buffer(program, len(program))

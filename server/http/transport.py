@@ -30,10 +30,10 @@ class ConnectionTransport:
         loop: asyncio.AbstractEventLoop,
         may_still_send: Callable[[], bool],
     ) -> None:
-        """Wrap a transport.
+        """Wrap the transport of one connection.
 
         Args:
-            transport: of one connection.
+            transport: to write to.
             loop: it lives on.
             may_still_send: tells whether the client is in the middle of a request, and must be closed gently.
         """

@@ -21,11 +21,7 @@ class ModelMetrics:
     """The series with a label `model`, and those of language pairs. Thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register every series; labels come with `set_models`.
-
-        Args:
-            registry: where they are registered.
-        """
+        """Register every series; labels come with `set_models`."""
         series = Series(registry)
 
         def gauge(name: str, text: str, labels: Iterable[str] = ("model",)) -> Gauge:
@@ -60,12 +56,7 @@ class ModelMetrics:
         self._translated: dict[Pair, Counter] = {}
 
     def set_models(self, slots: Sequence[ModelSlot], pairs: Collection[Pair]) -> None:
-        """Say what is served from now on.
-
-        Args:
-            slots: all of them.
-            pairs: every language pair that they translate together.
-        """
+        """Say which models, and which language pairs of all of them together, are served from now on."""
         names = frozenset(slot.model.manifest.name for slot in slots)
         for name in self._names - names:
             del self._counters[name]
@@ -89,11 +80,7 @@ class ModelMetrics:
             self._translated.setdefault(pair, self._pairs.labels(*pair))
 
     def refresh(self, stats: Mapping[str, EngineStats]) -> None:
-        """Set the gauges that mirror the engines.
-
-        Args:
-            stats: of each model by its name, taken just now.
-        """
+        """Set the gauges that mirror the engines, whose stats come by the model's name."""
         for name in self._names & stats.keys():
             now = stats[name]
             self._alive.labels(name).set(now.alive)
@@ -120,13 +107,7 @@ class ModelObserver:
     """The observer of one model's engine: counts for it beside what is counted for all. Thread-safe."""
 
     def __init__(self, name: str, shared: EngineObserver, models: ModelMetrics) -> None:
-        """Keep what is told.
-
-        Args:
-            name: of the model.
-            shared: told everything that this one is told.
-            models: told what this model does.
-        """
+        """Tell `shared` everything that this one is told, and `models` what the model of this name does."""
         self.encode = shared.encode
         self.step = shared.step
         self.error = shared.error

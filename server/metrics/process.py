@@ -19,11 +19,7 @@ class ProcessTreeCollector(ProcessCollector):
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Start without engine processes.
-
-        Args:
-            registry: where the series are registered.
-        """
+        """Start without engine processes."""
         self.engine_pids: Sequence[int] = ()
         super().__init__(registry=registry)
 

@@ -237,11 +237,7 @@ class Metrics:
         self._disconnects.labels(phase).inc()
 
     def set_keys(self, names: frozenset[str]) -> None:
-        """Say whose API keys there are from now on: a closed set, which the operator's file decides.
-
-        Args:
-            names: of all keys; series of others end.
-        """
+        """Say whose API keys there are from now on: a closed set, which the operator's file decides."""
         for name in self._keys - names:
             self._key_characters.remove(name)
             for result in KEY_RESULTS:
@@ -253,25 +249,16 @@ class Metrics:
         self._keys = names
 
     def key_used(self, name: str, result: str, characters: int) -> None:
-        """Count a request with an API key.
+        """Count a request with an API key and the characters that it pays for; one of `KEY_RESULTS`.
 
-        Args:
-            name: of the key; one that has left the file since the request came is looked over.
-            result: one of `KEY_RESULTS`.
-            characters: taken on for translation.
+        A key that has left the file since the request came is looked over.
         """
         if name in self._keys:
             self._key_requests.labels(name, result).inc()
             self._key_characters.labels(name).inc(characters)
 
     def guarded(self, reason: str, outcome: str, times: int) -> None:
-        """Count translations that a check found suspicious.
-
-        Args:
-            reason: of the check; one that is not among `GUARD_REASONS` counts as `other`.
-            outcome: one of `GUARD_OUTCOMES`.
-            times: how often.
-        """
+        """Count translations that a check found suspicious, by its reason and one of `GUARD_OUTCOMES`."""
         self._guards.labels(reason if reason in GUARD_REASONS else "other", outcome).inc(times)
 
     def stage(self, stage: str, duration_s: float) -> None:
@@ -314,12 +301,7 @@ class Metrics:
     # State, set when it is scraped or when it changes
 
     def refresh(self, stats: EngineStats, by_model: Mapping[str, EngineStats] = MappingProxyType({})) -> None:
-        """Set the gauges that mirror the engines.
-
-        Args:
-            stats: of all engines together, taken just now.
-            by_model: of each, by the model's name.
-        """
+        """Set the gauges that mirror the engines: all together, and each by its model's name."""
         self.models.refresh(by_model)
         self._processes.engine_pids = stats.engine_pids
         self._queue_sentences.set(stats.queue_sentences)

@@ -31,13 +31,7 @@ class Caches(ABC):
     """
 
     def __init__(self, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
-        """Have no capacity yet.
-
-        Args:
-            spec: sizes of the model.
-            beam_width: rows per sentence.
-            max_sentences: most sentences at a time.
-        """
+        """Have no capacity yet; for `max_sentences` of `beam_width` rows."""
         self._spec = spec
         self._beam_width = beam_width
         self._max_sentences = max_sentences

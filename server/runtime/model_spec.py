@@ -72,13 +72,8 @@ class ModelSpec:
 
 
 def cache_names(layers: int, kind: str) -> Sequence[str]:
-    """Names of one kind of cache tensor, layer by layer, keys before values.
+    """Names of one kind of cache tensor (`self`, `cross` or `cross_last`), layer by layer.
 
-    Args:
-        layers: decoder layers.
-        kind: `self`, `cross` or `cross_last`.
-
-    Returns:
-        `<kind>_key_0`, `<kind>_value_0`, `<kind>_key_1`, ...
+    They are `<kind>_key_0`, `<kind>_value_0`, `<kind>_key_1`, ...
     """
     return [f"{kind}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]

@@ -47,15 +47,7 @@ class RequestLimits:
 
 
 def request_limits(settings: Settings, manifest: Manifest) -> RequestLimits:
-    """Combine what the operator allows with what the model can.
-
-    Args:
-        settings: of the server.
-        manifest: of the bundle.
-
-    Returns:
-        Limits of one request.
-    """
+    """Combine what the operator allows with what the model can."""
     return RequestLimits(
         max_texts=settings.max_texts,
         max_text_chars=settings.max_text_chars,
@@ -74,7 +66,7 @@ def request_limits(settings: Settings, manifest: Manifest) -> RequestLimits:
 def check_texts(
     texts: Sequence[str], limits: RequestLimits, field: str = "q", *, are_features: bool = False
 ) -> None:
-    """Check number and length of the texts, before any work is done on them.
+    """Check number and length of the texts of a request, before any work is done on them.
 
     Args:
         texts: of one request.
@@ -99,11 +91,7 @@ def check_texts(
 
 
 def check_tokens(lengths: Sequence[int], limits: RequestLimits) -> None:
-    """Check source lengths after tokenisation, which may expand characters.
-
-    Args:
-        lengths: tokens of each sentence, specials included.
-        limits: the limits to keep.
+    """Check the tokens of each sentence, specials included: tokenization may expand characters.
 
     Raises:
         TextTooLongError: one sentence, or all together, have too many tokens.

@@ -183,11 +183,9 @@ class Dispatcher:
             )
 
     def close(self, timeout_s: float) -> None:
-        """Take no new work, finish what there is, end the workers.
+        """Take no new work, finish what there is, end the workers; afterwards their memory is free.
 
-        Args:
-            timeout_s: seconds for what there is; what is not done then ends with DrainingError, and a run
-                that is in progress is terminated. Afterwards the workers' memory is free.
+        What is not done after `timeout_s` ends with DrainingError, and a run in progress is terminated.
         """
         with self._lock:
             self._draining = True

@@ -24,12 +24,7 @@ class ProcessHandle:
     """A worker process. Any thread may send; the event loop receives."""
 
     def __init__(self, end: socket.socket, interrupt: InterruptFlag) -> None:
-        """Wrap the dispatcher's ends.
-
-        Args:
-            end: connected to the worker.
-            interrupt: shared with it.
-        """
+        """Wrap the dispatcher's end of a socket and the flag that is shared with the worker."""
         self._channel = Channel(end)
         self._interrupt = interrupt
         self._early: SequenceOf[FromWorker] = ()
@@ -124,7 +119,7 @@ class WorkerProcesses:
     rows_ahead = ROWS_AHEAD
 
     def __init__(self, host_pid: int, control: Channel, orders: socket.socket, count: int) -> None:
-        """Order the workers.
+        """Order so many workers.
 
         Args:
             host_pid: of the process that all models come from.

@@ -21,13 +21,7 @@ class ThreadHandle:
     """A worker thread. Thread-safe; what it tells is told on the worker's own thread."""
 
     def __init__(self, build: Build, clock: Callable[[], float], name: str) -> None:
-        """Start the thread.
-
-        Args:
-            build: makes its worker, on that thread.
-            clock: monotonic seconds.
-            name: of the thread.
-        """
+        """Start the thread, which makes its worker itself; the clock's seconds are monotonic."""
         self._lock = threading.Lock()
         self._first = threading.Event()
         self._early: list[FromWorker | Exception] = []

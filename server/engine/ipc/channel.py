@@ -32,11 +32,7 @@ class Channel:
     """One end of a socket pair. Any thread may send, one receives."""
 
     def __init__(self, end: socket.socket) -> None:
-        """Take over a socket.
-
-        Args:
-            end: connected, of type SOCK_STREAM.
-        """
+        """Take over a connected socket of type SOCK_STREAM."""
         end.setblocking(False)
         self._socket = end
         self._lock = threading.Lock()  # of what is to be sent
@@ -50,8 +46,7 @@ class Channel:
     def send(self, message: Any) -> bool:
         """Send a message, or keep what the socket does not take now for `flush`.
 
-        Returns:
-            Whether nothing is left.
+        Gives whether nothing is left.
 
         Raises:
             ConnectionError: the other end is closed.
@@ -63,7 +58,7 @@ class Channel:
             return self._flush()
 
     def flush(self) -> bool:
-        """Send what is left; arguments as of `send`."""
+        """Send what is left, as `send`."""
         with self._lock:
             return self._flush()
 
@@ -91,11 +86,7 @@ class Channel:
     def wait(self, timeout_s: float = math.inf) -> bool:
         """Wait until there is something to receive, the end included, and send what is left meanwhile.
 
-        Args:
-            timeout_s: how long at most.
-
-        Returns:
-            Whether there is something.
+        Gives whether there is something, after `timeout_s` at most.
 
         Raises:
             ConnectionError: the other end is closed, and not all is sent.
@@ -160,11 +151,7 @@ class MemoryChannel:
     """Messages to a worker thread wait here; those from it are delivered on its own thread. Thread-safe."""
 
     def __init__(self, deliver: Callable[[Any], None]) -> None:
-        """Start open and empty.
-
-        Args:
-            deliver: called with every message from the worker.
-        """
+        """Start open and empty; `deliver` is called with every message from the worker."""
         self._deliver = deliver
         self._changed = threading.Condition()
         self._messages: deque[Any] = deque()
@@ -221,11 +208,7 @@ class InterruptFlag:
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """Make one.
-
-        Args:
-            descriptor: of memory from `shared_descriptor`, which it maps; None is for threads of one process.
-        """
+        """Map the memory of a `shared_descriptor`; None makes a flag for threads of one process."""
         self.array: NDArray[np.int64]
         if descriptor is None:
             self.array = np.zeros((), np.int64)

@@ -41,16 +41,9 @@ class Capacity:
 def cache_bytes(spec: ModelSpec, beam_width: int, max_rows: int, capacity: Capacity) -> int:
     """Bytes of an arena's caches, as `Arena.cache_bytes` has them.
 
-    Args:
-        spec: sizes of the model.
-        beam_width: rows per sentence, K.
-        max_rows: rows of the batch; the arena has places for `max_rows // K` sentences.
-        capacity: its positions.
-
-    Returns:
-        Keys and values of all layers for `max_rows // K` sentences of S source positions and their K rows of
-        P target positions each, or their states, and where it is appended again every sentence's last source
-        token.
+    Those are keys and values of all layers for `max_rows // K` sentences of S source positions and their K
+    rows of P target positions each, or their states, and where it is appended again every sentence's last
+    source token.
     """
     sentences = max_rows // beam_width
     positions = sentences * capacity.source
@@ -81,15 +74,8 @@ def with_chosen_rows(
 ) -> EngineLimits:
     """Choose `max_rows`: the first of `USUAL_ROWS` with which the bound holds the largest request.
 
-    Never fewer than the widest beam needs: memory must not take away what requests may ask for.
-
-    Args:
-        spec: sizes of the model.
-        limits: with the bound, `max_cache_bytes`.
-        extra_bytes: what a batch may take beside its caches.
-
-    Returns:
-        The limits with these `max_rows`; with the least if none of them will do.
+    Never fewer than the widest beam needs: memory must not take away what requests may ask for. The least if
+    none of them will do.
     """
     widest = max(spec.beam_widths)
     usual = [rows for rows in USUAL_ROWS if rows >= widest] or [widest]
@@ -106,13 +92,7 @@ class CacheBudget:
     def __init__(
         self, spec: ModelSpec, limits: EngineLimits, extra_bytes: ExtraBytes = no_extra_bytes
     ) -> None:
-        """Reserve nothing yet.
-
-        Args:
-            spec: sizes of the model.
-            limits: with the bound, `max_cache_bytes`, and the sizes of the arenas.
-            extra_bytes: what a batch may take beside its caches.
-        """
+        """Reserve nothing yet; the limits have the bound, `max_cache_bytes`, and the sizes of the arenas."""
         self._extra = {width: extra_bytes(width, limits.max_rows // width) for width in spec.beam_widths}
         self._spec = spec
         self._limits = limits
@@ -127,14 +107,7 @@ class CacheBudget:
         )
 
     def reserve(self, sequence: Sequence) -> bool:
-        """Reserve what a sentence may need.
-
-        Args:
-            sequence: the sentence.
-
-        Returns:
-            Whether there is room; nothing is reserved if not.
-        """
+        """Reserve what a sentence may need; False, and nothing is reserved, if there is no room."""
         if self._limits.max_cache_bytes is None:
             return True
         width, spec = sequence.beam_size, self._spec
@@ -162,14 +135,7 @@ class CacheBudget:
             )
 
     def freed(self, kept: Collection[int]) -> bool:
-        """Drop the reservations of arenas that are no more.
-
-        Args:
-            kept: beam widths whose arenas are still there.
-
-        Returns:
-            Whether there is more room now.
-        """
+        """Drop the reservations of arenas but of those beam widths; tells whether there is more room now."""
         gone = [width for width in self._reserved if width not in kept]
         for width in gone:
             del self._reserved[width]

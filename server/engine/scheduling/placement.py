@@ -68,14 +68,9 @@ class Placement:
             self._rows[worker] = self._bulk[worker] = 0
 
     def choose(self, sequence: Sequence, rivalry: Rivalry) -> int | None:
-        """Choose the worker for a sentence.
+        """Choose the worker for a sentence; None if all have as many rows as they may have.
 
-        Args:
-            sequence: the sentence.
-            rivalry: whether requests of the other class compete for rows.
-
-        Returns:
-            A worker, or None if all have as many rows as they may have.
+        `rivalry` says whether requests of the other class compete for rows.
         """
         able = [worker for worker in self._available if self._has_room(worker, sequence, rivalry)]
         if not able:
@@ -143,11 +138,7 @@ class Suspects:
             self._decoding[worker] = None
 
     def convict(self, worker: int, lost: Iterable[Sequence]) -> Sequence | None:
-        """Note that a worker died.
-
-        Args:
-            worker: which.
-            lost: the sentences that it had; they are tried again.
+        """Note that a worker died with these sentences, which are tried again.
 
         Returns:
             The one that has now had two workers that died, if there is one; it is not tried again.

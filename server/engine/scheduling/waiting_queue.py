@@ -72,11 +72,7 @@ class WaitingQueue:
     """
 
     def __init__(self, limits: EngineLimits) -> None:
-        """Start with an empty queue.
-
-        Args:
-            limits: bounds of the queue.
-        """
+        """Start with an empty queue."""
         self._limits = limits
         self._requests: dict[str, _Request] = {}
         self._order: dict[Priority, list[tuple[float, int, str]]] = {each: [] for each in _CLASSES}
@@ -89,10 +85,7 @@ class WaitingQueue:
         self.tokens = 0
 
     def add(self, sequences: list[Sequence]) -> None:
-        """Queue all sentences of a request, or none.
-
-        Args:
-            sequences: one or more sentences with the same request id, priority and time of submission.
+        """Queue all sentences of a request, or none; they share request id, priority and time of submission.
 
         Raises:
             QueueFullError: the queue has no room for all of them now.
@@ -120,11 +113,7 @@ class WaitingQueue:
             self._first_deadline_s = min(self._first_deadline_s, sequence.deadline_s)
 
     def check_room(self, sentences: int = 1, tokens: int = 1) -> None:
-        """Check that a request could be queued.
-
-        Args:
-            sentences: of the request.
-            tokens: source tokens of them all.
+        """Check that a request of so many sentences and source tokens could be queued.
 
         Raises:
             QueueFullError: the queue has no room for it now.
@@ -275,11 +264,6 @@ class _ServiceRate:
 def priority_of(
     sources: SequenceOf[SequenceOf[int | bytes]], options: SequenceOf[DecodingOptions]
 ) -> Priority:
-    """Classify a request.
-
-    Args:
-        sources: token ids of every sentence.
-        options: of every sentence.
-    """
+    """Classify a request by its sources and their options."""
     tokens = sum(len(source) * one.beam_size for source, one in zip(sources, options, strict=True))
     return "bulk" if tokens > BULK_TOKENS else "interactive"

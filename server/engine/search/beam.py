@@ -278,18 +278,9 @@ class BeamSearch(Search):
         *,
         last_step: bool = False,
     ) -> list[int]:
-        """Register the hypotheses of one sentence that end in a step.
+        """Register the hypotheses of one sentence that end after so many steps; gives which candidates did.
 
-        Args:
-            place: the sentence.
-            steps: made before this one.
-            parents: [2K], beams that the candidates continue.
-            tokens: [2K].
-            scores: [2K].
-            last_step: whether every hypothesis ends.
-
-        Returns:
-            The candidates that ended.
+        Parents, tokens and scores have the 2K candidates; in the last step every hypothesis ends.
         """
         ended = [
             k

@@ -33,14 +33,9 @@ class CandidateIds:
         return self._ids is None
 
     def tokens(self, places: Places, columns: Places) -> Tokens:
-        """Give the tokens of columns; always some token, even behind shorter lists.
+        """Give the tokens of columns, int64 in their shape; always some token, even behind shorter lists.
 
-        Args:
-            places: of the sentences; must broadcast with `columns`.
-            columns: any shape.
-
-        Returns:
-            int64, in the shape of `columns`.
+        `places` are those of the sentences and must broadcast with `columns`.
         """
         if self._ids is None:
             return columns.astype(np.int64, copy=False)
@@ -49,12 +44,7 @@ class CandidateIds:
     def find(self, places: Places, tokens: NDArray[np.integer]) -> Places:
         """Give the columns of tokens; -1 where a sentence has none for it.
 
-        Args:
-            places: of the sentences; must broadcast with `tokens`.
-            tokens: any shape.
-
-        Returns:
-            In the shape that both broadcast to.
+        `places` are those of the sentences and must broadcast with `tokens`.
         """
         if self._ids is None:
             return np.broadcast_to(tokens, np.broadcast_shapes(places.shape, tokens.shape)).astype(np.intp)

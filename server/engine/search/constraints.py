@@ -33,15 +33,7 @@ class Constraints:
         suppressed_ids: Sequence[int] = (),
         forced_end: bool = False,
     ) -> None:
-        """Make room for `max_sentences`.
-
-        Args:
-            width: rows K per sentence.
-            max_sentences: most sentences at a time.
-            eos_id: the token that ends a target.
-            suppressed_ids: tokens that are never written.
-            forced_end: whether the last step of every sentence yields the end token.
-        """
+        """Make room for `max_sentences`; the arguments are those of `Search`."""
         self._width = width
         self._eos_id = eos_id
         self._never = np.array(sorted(set(suppressed_ids)), np.int64)
@@ -147,23 +139,12 @@ class Constraints:
             self._required.apply(logits, steps, columns, normalisers)
 
     def need_all(self, steps: Places) -> bool:
-        """Whether `apply` would need scores that may not be among the best of a row.
-
-        Args:
-            steps: [N], tokens chosen so far.
-        """
+        """Whether `apply` would need scores that may not be among a row's best, after `steps` [N] tokens."""
         count = len(steps)
         return bool(self._remembers[:count].any() or (steps < self._min_length[:count]).any())
 
     def forced(self, steps: Places) -> list[tuple[int, int]]:
-        """Tell which sentences have no choice at this step.
-
-        Args:
-            steps: [N], tokens chosen so far.
-
-        Returns:
-            Their places and tokens.
-        """
+        """Tell which sentences have no choice after `steps` [N] tokens: their places and tokens."""
         count = len(steps)
         self._look_at(count)
         if not self._some_force:

@@ -59,13 +59,7 @@ class RequiredSequences:
     """The required sequences of the sentences of one batch. Owned by the worker thread."""
 
     def __init__(self, width: int, max_sentences: int, eos_id: int) -> None:
-        """Make room for `max_sentences`.
-
-        Args:
-            width: rows K per sentence.
-            max_sentences: most sentences at a time.
-            eos_id: the token that ends a target.
-        """
+        """Make room for `max_sentences`; the arguments are those of `Search`."""
         self._width = width
         self._eos_id = eos_id
         self._arrays = arrays = SentenceArrays(max_sentences)

@@ -27,16 +27,9 @@ NUCLEUS = 256
 
 
 def uniforms(seed: int, source: Sequence[int | bytes], samples: int, steps: int) -> Doubles:
-    """Give the random numbers of a sentence.
+    """Give the random numbers of a sentence: float64 [samples, steps], at least 0 and less than 1.
 
-    Args:
-        seed: of the request.
-        source: source tokens, or feature vectors.
-        samples: how many translations are drawn.
-        steps: tokens of each.
-
-    Returns:
-        float64 [samples, steps], at least 0 and less than 1.
+    They follow from the seed of the request and the source's tokens, or feature vectors.
     """
     numbers = [int.from_bytes(one, "little") if isinstance(one, bytes) else one for one in source]
     streams = (

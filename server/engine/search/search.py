@@ -99,13 +99,9 @@ class Search(ABC):
     def admit(
         self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int | bytes] = ()
     ) -> None:
-        """Start a sentence at `place`, to end after at most `max_length` steps.
+        """Start a sentence at `place` of the arena, to end after at most `max_length` steps.
 
-        Args:
-            place: where it is in the arena.
-            options: how to decode it.
-            max_length: at least 1 and at least the length of its `target_prefix`.
-            source: its tokens; only draws depend on them.
+        Those are at least 1 and at least the length of its `target_prefix`. Only draws depend on its source.
         """
         self._steps[place] = 0
         self._max_length[place] = max_length
@@ -154,11 +150,7 @@ class Search(ABC):
 
     @abstractmethod
     def apply_steps(self, made: Any) -> Advance:
-        """Take over what these sentences have done without this search.
-
-        Args:
-            made: what `MultiStepSession.run` found, in at most `max_unconstrained_steps`.
-        """
+        """Take over what `MultiStepSession.run` found in at most `max_unconstrained_steps`."""
 
     @abstractmethod
     def result(self, place: int) -> SearchResult:
@@ -208,13 +200,6 @@ def make_result(
 
 
 def broken_rows(best: Floats) -> list[int]:
-    """Find rows whose best score is not finite, as happens when a graph overflows.
-
-    Args:
-        best: float32 [R], the largest score of each row; NaN if the row holds one.
-
-    Returns:
-        Their indices, ascending.
-    """
+    """Find rows whose best score [R] is not finite, NaN included, as happens when a graph overflows."""
     finite = np.isfinite(best)
     return [] if finite.all() else np.flatnonzero(~finite).tolist()

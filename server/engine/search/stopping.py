@@ -60,12 +60,9 @@ class CTranslate2Criterion:
         return 1 if self._options.length_penalty == 0 else self._needed - len(self._ended)
 
     def add(self, log_probability: float, ended: Ended, *, is_best: bool) -> None:
-        """Take a hypothesis that has ended.
+        """Take a hypothesis that has ended; `is_best` if it was the best candidate of its step.
 
-        Args:
-            log_probability: sum over its tokens.
-            ended: the hypothesis.
-            is_best: whether it was the best candidate of its step.
+        `log_probability` is the sum over its tokens.
         """
         self._ended.append((normalised(log_probability, ended.length, self._options.length_penalty), ended))
         self._best_ended |= is_best
@@ -73,9 +70,7 @@ class CTranslate2Criterion:
     def done(self, best: float, length: int) -> bool:
         """Tell whether the sentence is done after a step: there are enough.
 
-        Args:
-            best: highest log-probability of the beams that go on.
-            length: tokens of these beams.
+        `best` is the highest log-probability of the beams that go on, which have `length` tokens.
         """
         if self._options.length_penalty == 0 and not self._options.samples:
             return self._best_ended and len(self._ended) >= self._options.num_hypotheses
@@ -96,12 +91,7 @@ class TransformersCriterion:
     """
 
     def __init__(self, options: DecodingOptions, max_length: int) -> None:
-        """Start without any.
-
-        Args:
-            options: of the sentence.
-            max_length: steps after which it ends, whatever happens.
-        """
+        """Start without any; the sentence ends after `max_length` steps, whatever happens."""
         self._options = options
         self._prompt = options.prompt_tokens
         self._longest = max_length - self._prompt
@@ -146,15 +136,9 @@ def criterion_of(options: DecodingOptions, max_length: int) -> Criterion:
 
 
 def normalised(log_probability: float, length: int, length_penalty: float) -> float:
-    """The score of a hypothesis: `log_probability / length**length_penalty`.
+    """The score by which hypotheses are ranked: `log_probability / length**length_penalty`.
 
-    Args:
-        log_probability: sum over the tokens of a hypothesis.
-        length: number of these tokens, the end token included.
-        length_penalty: 0 leaves the sum as it is, 1 gives the mean per token.
-
-    Returns:
-        The score by which hypotheses are ranked.
+    The sum is over all tokens, the end token included, which the length counts.
     """
     return log_probability / math.pow(length, length_penalty)
 

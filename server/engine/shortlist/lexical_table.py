@@ -99,10 +99,7 @@ class Shortlist:
     def most_bytes(self, beam_width: int, max_sentences: int, source_tokens: int) -> int:
         """Bytes that columns, scores and candidates of one batch may grow to, whatever its sentences need.
 
-        Args:
-            beam_width: rows per sentence.
-            max_sentences: most sentences at a time.
-            source_tokens: of the longest sentence.
+        `source_tokens` are those of the longest sentence.
         """
         most = self.most_candidates(source_tokens)
         return most_bytes(self.columns.width, len(self._always), beam_width, max_sentences, most)

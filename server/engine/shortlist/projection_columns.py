@@ -46,14 +46,7 @@ class ProjectionColumns:
     def __init__(
         self, source: ColumnSource, vocabulary_size: int, beam_width: int, max_sentences: int
     ) -> None:
-        """Hold no sentence.
-
-        Args:
-            source: where columns come from.
-            vocabulary_size: tokens V.
-            beam_width: rows K per sentence.
-            max_sentences: most sentences at a time.
-        """
+        """Hold no sentence."""
         self._source = source
         self._beam_width = beam_width
         self._rows = max_sentences * beam_width
@@ -144,15 +137,7 @@ def _padded_list(tokens: int) -> int:
 def most_bytes(
     column_width: int, vocabulary_size: int, beam_width: int, max_sentences: int, most_candidates: int
 ) -> int:
-    """Bytes that `ProjectionColumns` may grow to.
-
-    Args:
-        column_width: rows E of a column.
-        vocabulary_size: tokens V.
-        beam_width: rows K per sentence.
-        max_sentences: most sentences at a time.
-        most_candidates: of one sentence.
-    """
+    """Bytes that `ProjectionColumns` may grow to, with `column_width` rows E of a column."""
     rows = max_sentences * beam_width
     columns = padded_columns(min(vocabulary_size, max_sentences * most_candidates))
     column_bytes = columns * (column_width + 4 + 4 + 4 * rows)

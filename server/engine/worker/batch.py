@@ -107,10 +107,10 @@ class Batch:
         return self._arena.cache_bytes + (0 if self._columns is None else self._columns.nbytes)
 
     def admit(self, sequences: list[Sequence], cross: Iterable[Tensor], lengths: NDArray[np.int32]) -> None:
-        """Add encoded sentences.
+        """Add encoded sentences of this beam width.
 
         Args:
-            sequences: n sentences of this beam width.
+            sequences: n sentences.
             cross: their cross-attention keys and values as the encoder returned them, [n, H, S, D] each.
             lengths: int32 [n], source lengths.
 
@@ -127,10 +127,7 @@ class Batch:
         self.sequences.extend(sequences)
 
     def step(self, most: int = 1) -> list[Outcome]:
-        """Decode one target position of every sentence; those that end leave.
-
-        Args:
-            most: target positions that may be decoded at once, if the sentences are few.
+        """Decode one target position of every sentence, or up to `most` if they are few.
 
         Returns:
             The sentences that left: ended, or failed because the decoder fails on them even when they are

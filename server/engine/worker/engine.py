@@ -130,11 +130,7 @@ class Engine:
                 self._observer.step(busy_rows, self._limits.max_rows - busy_rows, self._step_s)
 
     def free_idle(self) -> set[int]:
-        """Give back the arenas of beam widths that have no sentence.
-
-        Returns:
-            The beam widths whose arenas stay.
-        """
+        """Give back the arenas of beam widths that have no sentence; gives the widths whose arenas stay."""
         self._batches = {width: batch for width, batch in self._batches.items() if batch.sequences}
         return set(self._batches)
 
@@ -240,16 +236,7 @@ def encoder_batches(
 
 
 def encoder_input(sources: list[Source], lengths: NDArray[np.int32], spec: ModelSpec) -> Array:
-    """Lay sources side by side, padded on the right.
-
-    Args:
-        sources: N sources.
-        lengths: int32 [N], of each.
-        spec: of the model.
-
-    Returns:
-        Ids int64 [N, S], or features float32 [N, S, F].
-    """
+    """Lay N sources side by side, padded on the right: ids int64 [N, S], or features float32 [N, S, F]."""
     longest = int(lengths.max())
     if spec.source_features:
         features = np.zeros((len(sources), longest, spec.source_features), np.float32)

@@ -163,13 +163,7 @@ class _ModelProcess:
 
 
 def _fork(name: str) -> int:
-    """Fork a process that does not outlive this one.
-
-    Args:
-        name: what `ps` and `top` show of it.
-
-    Returns:
-        As `os.fork`.
+    """Fork a process, shown under this name, that does not outlive this one; returns as `os.fork`.
 
     Raises:
         SettingError: there may be no more processes, or there is no memory for one.

@@ -69,12 +69,7 @@ class Reporter:
         self._report.errors.append(kind)
 
     def report(self, outcomes: list[Outcome], cache_bytes: int) -> None:
-        """Report what has ended; without that, from time to time how things go.
-
-        Args:
-            outcomes: of the last step.
-            cache_bytes: held by the caches now.
-        """
+        """Report what has ended in the last step; without that, from time to time how things go."""
         report = self._report
         report.ended += [(outcome.sequence.number, outcome.result) for outcome in outcomes]
         if report.ended or self._ports.records or (report.steps and self._ports.clock() > self._due_s):
@@ -135,10 +130,6 @@ class Worker:
 
     def decode(self, sources: SequenceOf[Source], options: DecodingOptions) -> list[SequenceResult]:
         """Decode sentences before `run`, to see that the model works; nothing is reported.
-
-        Args:
-            sources: of every sentence.
-            options: how to decode them.
 
         Raises:
             DragomanError: a sentence fails, or could never be decoded.

@@ -132,11 +132,7 @@ class DeviceRun:
         return [DeviceTensor.of(value, device, dtype) for value in self._binding.get_outputs()]
 
     def run(self, inputs: Mapping[str, NDArray[Any]] | None = None) -> None:
-        """Run on what is bound, to the end: results are there when it returns.
-
-        Args:
-            inputs: host arrays for this run.
-        """
+        """Run on what is bound and on these host arrays, to the end: results are there when it returns."""
         with DEVICE_GATE.together():
             self.bind_now(inputs or {})
             self._run(self._run_options)

@@ -37,14 +37,7 @@ class DeviceCaches(Caches):
     """Keys and values on a device. Owned by the worker thread."""
 
     def __init__(self, device: OnnxDevice, spec: ModelSpec, beam_width: int, max_sentences: int) -> None:
-        """Have no capacity yet; see `memory.Caches`.
-
-        Args:
-            device: where.
-            spec: sizes of the model; caches of float16 or float32.
-            beam_width: rows per sentence.
-            max_sentences: most sentences at a time.
-        """
+        """Have no capacity yet; caches are of float16 or float32."""
         self._device = device
         super().__init__(spec, beam_width, max_sentences)
         self._heads, self._dtype = spec.decoder_heads, spec.cache_dtype
@@ -209,13 +202,7 @@ class Move:
 
 @functools.cache
 def moving_graph(sizes: tuple[int, ...], word: np.dtype[Any], words: int) -> bytes:
-    """Write the graph that moves pieces of positions.
-
-    Args:
-        sizes: pairs of each group.
-        word: dtype that pieces are moved as.
-        words: how many of them make a piece.
-    """
+    """Write the graph that moves pieces of so many words of a dtype, for groups of so many pairs."""
     graph = GraphWriter()
     last_axis = graph.weight(np.array([-1], np.int64))
     for group, size in enumerate(sizes):

@@ -26,14 +26,7 @@ class DeviceRanker:
     """Ranks scores on a device; see `memory.DeviceRanker`. Owned by the worker thread."""
 
     def __init__(self, device: OnnxDevice, spec: ModelSpec, rows: int, best: int) -> None:
-        """Load the graph.
-
-        Args:
-            device: where the scores are.
-            spec: with the vocabulary and the tokens that are never written.
-            rows: most rows at a time.
-            best: columns k of every row that are wanted; not more than the vocabulary has.
-        """
+        """Load the graph, which finds the `best` best columns of up to `rows` rows."""
         self._device = device
         self._vocabulary = spec.vocabulary_size
         self._rows = rows
@@ -48,11 +41,7 @@ class DeviceRanker:
         self._runs: dict[int, _Ranking] = {}
 
     def best(self, logits: DeviceTensor) -> tuple[NDArray[np.int64], Floats]:
-        """Rank the columns of every row; see `memory.Ranker`.
-
-        Raises:
-            MemoryError: the run failed.
-        """
+        """Rank the columns of every row; see `memory.Ranker`. Raises MemoryError if the run failed."""
         rows = logits.shape[0]
         # The rows behind them are of the same memory, and what is found there is not looked at.
         padded = min(self._rows, bucket_size(rows))
@@ -67,11 +56,7 @@ class DeviceRanker:
         return columns[:rows], log_probabilities[:rows]
 
     def whole(self, logits: DeviceTensor) -> Floats:
-        """Copy the scores to the host; see `memory.DeviceRanker`.
-
-        Raises:
-            MemoryError: the run failed.
-        """
+        """Copy the scores to the host; see `memory.DeviceRanker`. Raises MemoryError if the run failed."""
         copy, host = self._whole
         scores = host[: logits.shape[0]]
         copy.bind_inputs({"logits": logits})

@@ -39,14 +39,7 @@ class DeviceEncoder:
     def __init__(
         self, session: ort.InferenceSession, run_options: ort.RunOptions, device: str, spec: ModelSpec
     ) -> None:
-        """Wrap a loaded session.
-
-        Args:
-            session: the encoder graph.
-            run_options: options of every run.
-            device: name of the device.
-            spec: sizes of the model.
-        """
+        """Wrap the session of an encoder graph on the device of this name."""
         self._session = session
         self._run_options = run_options
         self._device = device
@@ -82,13 +75,7 @@ class DeviceDecoder:
     """A decoder graph with this worker's bindings. Owned by one worker thread."""
 
     def __init__(self, graph: Graph, run_options: ort.RunOptions, device: OnnxDevice) -> None:
-        """Wrap a loaded graph.
-
-        Args:
-            graph: the decoder graph of one beam width, loaded for replays.
-            run_options: options of every run.
-            device: where it runs.
-        """
+        """Wrap a decoder graph of one beam width that was loaded for replays."""
         self._graph = graph
         self._recorder = Recorder(device, graph.shared, run_options)
         self._steps: weakref.WeakKeyDictionary[StepBuffers, _Step] = weakref.WeakKeyDictionary()

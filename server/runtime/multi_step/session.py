@@ -142,13 +142,9 @@ class _Bound:
         state: Mapping[str, Array],
         in_place: Mapping[str, Array],
     ) -> None:
-        """Bind them.
+        """Bind inputs, state that is written before every run, and outputs with a place of their own.
 
-        Args:
-            session: of the graph.
-            inputs: by name.
-            state: further inputs, which are written before every run.
-            in_place: where outputs of these names go; the others are allocated in every run.
+        The other outputs are allocated in every run.
         """
         self.state = state
         self._session = session

@@ -31,12 +31,7 @@ class AttentionPass:
     """Runs the attention graph of a bundle. Thread-safe."""
 
     def __init__(self, bundle: Path, manifest: Manifest) -> None:
-        """Keep what is needed; opens nothing yet.
-
-        Args:
-            bundle: directory of a verified bundle.
-            manifest: of the bundle, with the section `attention`.
-        """
+        """Keep a verified bundle whose manifest has the section `attention`; opens nothing yet."""
         assert manifest.attention is not None
         self._bundle, self._manifest = bundle, manifest
         self._graph, self._shift = manifest.attention.graph, manifest.attention.shift

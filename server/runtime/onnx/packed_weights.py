@@ -42,15 +42,9 @@ _UNUSED_S = 30 * 86400
 
 
 def packed_graphs(root: Path, directory: Path, manifest: Manifest) -> Mapping[str, Path]:
-    """Give the graphs of a bundle with packed weights, packing them if that was not done before.
+    """Give the saved graphs of a verified bundle by file, packing their weights if that was not done before.
 
-    Args:
-        root: folder for all bundles.
-        directory: a verified bundle.
-        manifest: its manifest.
-
-    Returns:
-        The saved graph of each graph file; nothing where the folder cannot be used, which is logged.
+    `root` is the folder for all bundles; nothing comes where it cannot be used, which is logged.
     """
     try:
         folder = root / _key(manifest)

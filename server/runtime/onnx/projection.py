@@ -17,11 +17,6 @@ class OnnxColumns:
     def __init__(self, file: str, session: ort.InferenceSession, run_options: ort.RunOptions) -> None:
         """Wrap a loaded graph.
 
-        Args:
-            file: its name.
-            session: of the graph.
-            run_options: options of every run.
-
         Raises:
             BundleError: it is another graph.
         """

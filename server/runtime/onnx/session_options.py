@@ -48,10 +48,7 @@ def session_options(
 ) -> ort.SessionOptions:
     """Options of a session; the module's docstring says why.
 
-    Args:
-        intra_op_threads: threads of one run.
-        providers: that the session will have.
-        spin: whether its threads wait for work by spinning, until the run ends; for one run at a time.
+    With `spin` its threads wait for work by spinning, until the run ends; for one run at a time.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = intra_op_threads

@@ -36,14 +36,7 @@ FileStates = Mapping[str, tuple[int, int, int]]
 
 
 def file_states(directory: Path) -> FileStates:
-    """Note what would be another if a file were replaced or written to.
-
-    Args:
-        directory: to look into.
-
-    Returns:
-        The state of every file; of none if the directory is gone.
-    """
+    """Note what would be another if a file were replaced or written to; nothing if the directory is gone."""
     try:
         found = {path.name: path.stat() for path in directory.iterdir()}
     except OSError:
@@ -120,8 +113,7 @@ class Graph:
     def renew(self) -> ort.InferenceSession | None:
         """Load it once more, in the place of `shared`, which lives on for who has it.
 
-        Returns:
-            The new session; None if the files are not what they were, or cannot be loaded any more.
+        None if the files are not what they were, or cannot be loaded any more.
         """
         if (renewed := self._load_again(self._threads)) is not None:
             self.shared = renewed
@@ -153,13 +145,7 @@ class OnnxEncoder:
     """The encoder graph. Thread-safe."""
 
     def __init__(self, graph: Graph, run_options: ort.RunOptions, spec: ModelSpec) -> None:
-        """Wrap a loaded graph.
-
-        Args:
-            graph: the encoder graph.
-            run_options: options of every run.
-            spec: of the model; each decoder layer has an output for keys and one for values.
-        """
+        """Wrap the encoder graph; each decoder layer has an output for keys and one for values."""
         self._graph = graph
         self._run_options = run_options
         self._source = spec.source_input
@@ -181,12 +167,7 @@ class OnnxDecoder:
     """A decoder graph with this worker's bindings. Owned by one worker thread."""
 
     def __init__(self, graph: Graph, run_options: ort.RunOptions) -> None:
-        """Wrap a loaded graph.
-
-        Args:
-            graph: the decoder graph of one beam width.
-            run_options: options of every run.
-        """
+        """Wrap the decoder graph of one beam width."""
         self._graph = graph
         self._run_options = run_options
         self._bindings: weakref.WeakKeyDictionary[StepBuffers, dict[bool, ort.IOBinding]] = (

@@ -40,12 +40,7 @@ class OnnxRanker:
     """Ranks scores that lie in a numpy array; see `memory.Ranker`. Owned by the worker thread."""
 
     def __init__(self, session: ort.InferenceSession, run_options: ort.RunOptions) -> None:
-        """Wrap a loaded graph.
-
-        Args:
-            session: of `host_ranking_graph`, on the processor.
-            run_options: options of every run.
-        """
+        """Wrap a session of `host_ranking_graph`, on the processor."""
         self._session = session
         self._run_options = run_options
         self._best: int = session.get_outputs()[0].shape[1]
@@ -54,11 +49,7 @@ class OnnxRanker:
         self._bound: dict[tuple[int, ...], _Bound] = {}
 
     def best(self, logits: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Rank the columns of every row; see `memory.Ranker`.
-
-        Raises:
-            MemoryError: the run failed.
-        """
+        """Rank the columns of every row; see `memory.Ranker`. Raises MemoryError if the run failed."""
         where = (logits.ctypes.data, *logits.shape)
         bound = self._bound.get(where)
         if bound is None:
@@ -92,26 +83,16 @@ class _Bound:
 
 
 def host_ranking_graph(vocabulary: int | None, best: int) -> bytes:
-    """Write the graph that suits a processor best.
-
-    Args:
-        vocabulary: columns V; None if their number changes.
-        best: columns k of each row to find, at most V.
-    """
+    """Write the graph that suits a processor best; no `vocabulary` if the number of columns changes."""
     if vocabulary is None:
         return any_width_graph(best)
     return ranking_graph(vocabulary, best, block=block_size(vocabulary, best))
 
 
 def block_size(vocabulary: int, best: int) -> int | None:
-    """Choose how many columns make a block, so that the least has to be searched.
+    """Choose how many columns make a block, so that the least has to be searched for the best ones.
 
-    Args:
-        vocabulary: columns V.
-        best: columns k that are wanted.
-
-    Returns:
-        A divisor of V; None if there is none with which half of the columns need not be searched.
+    Gives a divisor of the vocabulary; None if there is none with which half of it need not be searched.
     """
 
     def searched(block: int) -> int:

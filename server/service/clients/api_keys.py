@@ -69,11 +69,7 @@ class KeyRing:
     """The keys of one version of the file. Immutable; thread-safe."""
 
     def __init__(self, keys: Sequence[ApiKey]) -> None:
-        """Keep the keys.
-
-        Args:
-            keys: in the file's order.
-        """
+        """Keep the keys, in the file's order."""
         self._keys = tuple(keys)
 
     def __len__(self) -> int:
@@ -86,14 +82,7 @@ class KeyRing:
         return frozenset(key.name for key in self._keys)
 
     def find(self, key: bytes) -> ApiKey | None:
-        """Find whose a key is, in a time that does not depend on how much of it is right.
-
-        Args:
-            key: as the client sent it.
-
-        Returns:
-            Its line; None if there is none.
-        """
+        """Find the line of a key, or None, in a time that does not depend on how much of it is right."""
         if len(key) > _MAX_KEY_BYTES:
             return None
         digest = hashlib.sha256(key).digest()
@@ -110,9 +99,6 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         """Read the file.
 
-        Args:
-            path: of the file.
-
         Raises:
             SettingError: it cannot be read, or a line is wrong; the message says which, not what it holds.
         """
@@ -122,10 +108,9 @@ class KeyFile:
         self.fault: str | None = None
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed; a broken one changes nothing but `fault` and is logged once.
+        """Read the file again if it has changed; gives whether `ring` is a new one.
 
-        Returns:
-            Whether `ring` is a new one.
+        A broken file changes nothing but `fault` and is logged once.
         """
         signature = _signature(self.path)
         if signature == self._seen:
@@ -145,12 +130,6 @@ class KeyFile:
 
 def read_keys(path: Path) -> KeyRing:
     """Read a file of keys.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        Its keys.
 
     Raises:
         SettingError: it cannot be read, or a line is wrong; the message says which, not what it holds.
@@ -182,15 +161,7 @@ def new_key() -> str:
 
 
 def key_line(name: str, key: str, limits: ClientLimits) -> str:
-    """Write a key's line for the file.
-
-    Args:
-        name: whose key it is.
-        key: what the client will send.
-        limits: of this name.
-
-    Returns:
-        The line, without its end.
+    """Write a key's line for the file, without its end.
 
     Raises:
         ValueError: the name or a limit cannot be one.

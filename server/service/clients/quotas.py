@@ -35,11 +35,7 @@ class Allowances:
     """What every client has spent. Used from the event loop."""
 
     def __init__(self, max_clients: int = MAX_CLIENTS) -> None:
-        """Start with nothing spent.
-
-        Args:
-            max_clients: clients that are remembered.
-        """
+        """Start with nothing spent; so many clients are remembered."""
         self._max_clients = max_clients
         self._spent: OrderedDict[str, _Spent] = OrderedDict()
 
@@ -48,11 +44,11 @@ class Allowances:
         return len(self._spent)
 
     def take_request(self, client: str, limits: ClientLimits, now_s: float) -> None:
-        """Count a request, if the client may send one now.
+        """Count a request, if the client may send one now; a full bucket holds the requests of a minute.
 
         Args:
             client: who sends it.
-            limits: of the client; a full bucket holds the requests of a minute.
+            limits: of the client.
             now_s: monotonic time.
 
         Raises:
@@ -105,13 +101,7 @@ class Allowances:
         return spent.day_ends_s
 
     def give_back(self, client: str, characters: int, day_ends_s: float) -> None:
-        """Undo `take_characters`: nothing was translated.
-
-        Args:
-            client: who sent them.
-            characters: as they were counted.
-            day_ends_s: as `take_characters` returned it; once that day is over, nothing is to be undone.
-        """
+        """Undo `take_characters`, which gave `day_ends_s`: nothing was translated."""
         spent = self._spent.get(client)
         if spent is not None and spent.day_ends_s == day_ends_s:
             spent.characters = max(0, spent.characters - characters)

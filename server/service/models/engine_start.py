@@ -190,12 +190,8 @@ def _takes_processes(settings: Settings, manifest: Manifest, *, on_cuda: bool) -
 def is_for_cuda(settings: Settings, manifest: Manifest) -> bool:
     """Choose whether a bundle runs on CUDA, if that can be used; does not try.
 
-    Args:
-        settings: with `device`.
-        manifest: of the bundle; attention on CUDA is for fp16.
-
     Raises:
-        SettingError: CUDA was asked for, and the bundle is not for it.
+        SettingError: CUDA was asked for, and the bundle is not for it: attention on CUDA is for fp16.
     """
     fits = manifest.precision == "fp16"
     if settings.device == "cuda" and not fits:
@@ -207,14 +203,7 @@ def is_for_cuda(settings: Settings, manifest: Manifest) -> bool:
 
 
 def choose_device(settings: Settings, manifest: Manifest) -> OnnxDevice | None:
-    """Choose where a bundle runs in this process.
-
-    Args:
-        settings: with `device`.
-        manifest: of the bundle.
-
-    Returns:
-        A device, or None for the processor.
+    """Choose where a bundle runs in this process; None is the processor.
 
     Raises:
         SettingError: CUDA was asked for and cannot be used, or not with this bundle.

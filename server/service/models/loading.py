@@ -36,14 +36,7 @@ _CLOSE_TIMEOUT_S = 5.0
 
 
 def load_models(settings: Settings, observer: EngineObserver) -> list[ServedModel]:
-    """Load every bundle of the settings.
-
-    Args:
-        settings: with the bundles' directories.
-        observer: told what the engines do.
-
-    Returns:
-        A model for each, in order; the caller closes their engines.
+    """Load every bundle of the settings, in order; the caller closes the engines.
 
     Raises:
         BundleError: one is refused; its `bundle` says which.
@@ -121,12 +114,7 @@ def load_model(
 
 
 def read_measured(bundle: Path, manifest: Manifest, tokenizer: Tokenizer) -> Measured:
-    """Read what the exporter has measured of a model for the text layer.
-
-    Args:
-        bundle: its directory.
-        manifest: of the bundle; without the section `text`, defaults hold.
-        tokenizer: of the model.
+    """Read what the exporter has measured of a model for the text layer; without that, defaults hold.
 
     Raises:
         BundleError: the lexical tables are damaged or of another model.

@@ -17,10 +17,6 @@ _WARM_UP_STEPS = 4
 def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
     """Tokenize the bundle's golden sentences and write their translations: the half that needs no engine.
 
-    Args:
-        manifest: with the sentences.
-        tokenizer: as loaded.
-
     Raises:
         BundleError: ids or text are not what the manifest says.
     """
@@ -36,14 +32,10 @@ def check_golden_text(manifest: Manifest, tokenizer: Tokenizer) -> None:
 
 
 def translate_golden(manifest: Manifest, worker: Worker) -> None:
-    """Translate the bundle's golden sentences, ids to ids: catches what no checksum and no shape does.
+    """Translate the bundle's golden sentences with a worker that does not run yet, ids to ids.
 
-    The first is translated alone, the others of each target language together: a large model reads its
-    weights once for all.
-
-    Args:
-        manifest: with the sentences.
-        worker: that does not run yet.
+    It catches what no checksum and no shape does. The first is translated alone, the others of each target
+    language together: a large model reads its weights once for all.
 
     Raises:
         BundleError: a sentence comes out differently, or not at all.
@@ -82,9 +74,7 @@ def golden_source(manifest: Manifest, golden: Golden) -> Source:
 def warm_up(manifest: Manifest, worker: Worker) -> None:
     """Let a device meet every batch bucket of short sentences, so that no request waits for its kernels.
 
-    Args:
-        manifest: with a golden sentence, and the beam width of requests that do not choose.
-        worker: that does not run yet.
+    The worker does not run yet; beams are as wide as for requests that do not choose.
     """
     if not manifest.golden:
         return

@@ -39,21 +39,13 @@ class ServedModel:
 
 
 def text_side(model: ServedModel, limits: RequestLimits) -> ModelText:
-    """Give the text layer what it needs of a model.
-
-    Args:
-        model: a loaded model.
-        limits: of a request to it.
-    """
+    """Give the text layer what it needs of a model and of the limits of a request to it."""
     features = model.manifest.architecture.source_features
     return ModelText(model.tokenizer, limits.max_source_tokens, model.truecaser, model.measured, features)
 
 
 def check_together(manifests: Sequence[Manifest]) -> None:
     """Check that every direction, and every name, stands for one model.
-
-    Args:
-        manifests: of all that is served.
 
     Raises:
         SettingError: two of them share a direction or a name.

@@ -44,18 +44,7 @@ class BundleSystems:
 def bundle_systems(
     bundle: Path, beam_size: int, length_penalty: float, direction: str | None
 ) -> BundleSystems:
-    """Prepare the systems of a bundle.
-
-    Args:
-        bundle: its directory.
-        beam_size: hypotheses kept at each step.
-        length_penalty: exponent of the length in a score.
-        direction: ``en-fr``, of a bundle that has several; its first unless given.
-
-    Raises:
-        BundleError: the bundle is refused.
-        UnsupportedLanguageError: the bundle has no such direction.
-    """
+    """Prepare the systems of a bundle; options and errors are those of `translate_lines`."""
     manifest = load_manifest(bundle)
     tokenizer = Tokenizer.load(*manifest.tokenizer.paths(bundle))
     aligner = WordAligner(read_measured(bundle, manifest, tokenizer).lexicon, tokenizer)
@@ -82,21 +71,9 @@ def translate_alone(
     length_penalty: float = 1.0,
     direction: str | None = None,
 ) -> list[str]:
-    """Translate sentences as they are with a bundle that is loaded for them alone.
+    """Translate sentences as they are, one input of the model each, with a bundle loaded for them alone.
 
-    Args:
-        bundle: directory of the bundle.
-        sentences: each one input of the model; what is longer than it reads is cut.
-        beam_size: hypotheses kept at each step.
-        length_penalty: exponent of the length in a score.
-        direction: ``en-fr``, of a bundle that has several; its first unless given.
-
-    Returns:
-        One translation for each sentence.
-
-    Raises:
-        BundleError: the bundle is refused.
-        UnsupportedLanguageError: the bundle has no such direction.
+    What is longer than the model reads is cut. Options and errors are those of `translate_lines`.
     """
     settings = Settings(bundle=(bundle,))
     model = load_model(settings, NullObserver())

@@ -31,13 +31,7 @@ class CachedDecoder:
         cache: SentenceCache | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start idle.
-
-        Args:
-            model: with the engine.
-            cache: of all models; None computes everything.
-            clock: monotonic seconds.
-        """
+        """Start idle; without a cache, which is that of all models, everything is computed."""
         self._model = model
         self._cache = cache
         self._clock = clock
@@ -98,11 +92,7 @@ class CachedDecoder:
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come whose `decode` has not ended.
 
-        Args:
-            request_id: of the request.
-
-        Returns:
-            `running` once a sentence of it has left the queue.
+        It is `running` once a sentence of it has left the queue.
         """
         started = any(
             future.done() for future in self._futures.get(request_id, ())

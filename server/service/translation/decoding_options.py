@@ -35,14 +35,8 @@ def choose_each(
 ) -> DecodingOptions | list[DecodingOptions]:
     """Turn what a client states into the options of every sentence, or into those that all of them share.
 
-    Args:
-        requested: what the client stated.
-        limits: what is allowed.
-        inputs: the sentences. Their lengths count as the next multiple of 8, so that sentences about as long
-            share their options, whatever else is in their requests.
-
-    Returns:
-        Options that the engine accepts.
+    The lengths of the sentences count as the next multiple of 8, so that those about as long share their
+    options, whatever else is in their requests.
 
     Raises:
         InvalidOptionError: an option is out of range; the message names it.
@@ -77,7 +71,7 @@ def _adapted(options: DecodingOptions, one: ModelInput) -> DecodingOptions:
 def choose_options(
     requested: RequestedOptions, limits: RequestLimits, longest_source: int, prefix_tokens: int = 0
 ) -> DecodingOptions:
-    """Turn what a client states into the options of the engine.
+    """Turn what a client states into options that the engine accepts.
 
     What was chosen is remembered, since most clients state the same: choosing takes a tenth of a short
     request's time on the event loop. What holds text or wants another draw every time is not.
@@ -87,9 +81,6 @@ def choose_options(
         limits: what is allowed.
         longest_source: tokens of the sentence, or of the longest of several.
         prefix_tokens: tokens of what its translation begins with.
-
-    Returns:
-        Options that the engine accepts.
 
     Raises:
         InvalidOptionError: an option is out of range; the message names it.

@@ -20,13 +20,7 @@ from server.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class FileLeg:
-    """A bundle and the direction that it translates.
-
-    Attributes:
-        bundle: its directory.
-        source: language code.
-        target: language code.
-    """
+    """The directory of a bundle and the direction that it translates, as two language codes."""
 
     bundle: Path
     source: str
@@ -77,11 +71,7 @@ def choose_route(
 
 
 def generation_leg(bundle: Path, *, of_features: bool = False) -> FileLeg:
-    """Give the leg of a model of another task than translation.
-
-    Args:
-        bundle: its directory.
-        of_features: whether it is given feature vectors, and no text.
+    """Give the leg of a model of another task, which is given feature vectors or text.
 
     Raises:
         BundleError: the manifest is refused.
@@ -101,15 +91,9 @@ def generation_leg(bundle: Path, *, of_features: bool = False) -> FileLeg:
 def translation_through(
     legs: Sequence[FileLeg], models: Iterable[ServedModel], settings: Settings
 ) -> Translate | None:
-    """Give what translates requests from the first leg's source to the last one's target.
+    """Give what translates requests from the first leg's source to the last one's target; None without legs.
 
-    Args:
-        legs: as chosen.
-        models: of their bundles, in the order in which they were given.
-        settings: that they were loaded with.
-
-    Returns:
-        None without legs.
+    The models are those of the legs' bundles, in the order in which they were given.
     """
     if not legs:
         return None

@@ -55,14 +55,7 @@ def request_of_lines(options: RequestedOptions, text: TextOptions, **how: Any) -
 
 
 def read_lines(file_descriptor: int) -> Iterator[list[bytes]]:
-    """Read lines with their ends, as many at a time as have arrived.
-
-    Args:
-        file_descriptor: of a file, pipe or terminal, read to its end.
-
-    Yields:
-        One or more lines; only the last one of all may lack its end.
-    """
+    """Read lines with their ends, as many at a time as have arrived; only the last may lack its end."""
     # Of a line that has not ended; joined once, or a long line would take quadratic time.
     rest: list[bytes] = []
     while block := os.read(file_descriptor, _READ_BYTES):
@@ -86,19 +79,16 @@ def translate_lines(
     direction: str | None = None,
     guard: Literal["off", "mend"] = "off",
 ) -> list[str]:
-    """Translate lines with a bundle that is loaded for them alone.
+    """Translate lines, without their ends, with a bundle that is loaded for them alone.
 
     Args:
         bundle: directory of the bundle.
-        lines: without line ends.
+        lines: each gets one translation.
         beam_size: hypotheses kept at each step.
         length_penalty: exponent of the length in a score.
         split: whether a line of several sentences is translated sentence by sentence.
         direction: ``en-fr``, of a bundle that has several; its first unless given.
         guard: `off` for the model's own words, `mend` for what the server answers.
-
-    Returns:
-        One translation for each line.
 
     Raises:
         BundleError: the bundle is refused.
@@ -123,12 +113,7 @@ class LineError(Exception):
     """A line cannot be translated. `str()` names the line and the reason."""
 
     def __init__(self, number: int, reason: str) -> None:
-        """Keep both.
-
-        Args:
-            number: of the line, from 1.
-            reason: what is wrong with it.
-        """
+        """Keep the line's number, from 1, and what is wrong with it."""
         super().__init__(f"line {number}: {reason}")
 
 
@@ -326,12 +311,7 @@ def list_directions(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def choose_direction(manifest: Manifest, source: str | None, target: str | None) -> tuple[str, str]:
-    """Choose the first direction of a bundle that fits.
-
-    Args:
-        manifest: of the bundle.
-        source: language to translate from; None fits all.
-        target: language to translate to, likewise.
+    """Choose the first direction of a bundle that fits; None fits every language.
 
     Raises:
         UnsupportedLanguageError: the bundle has no such direction.

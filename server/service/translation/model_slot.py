@@ -25,11 +25,7 @@ class ModelSlot:
     """
 
     def __init__(self, translator: Translator) -> None:
-        """Begin with the first one.
-
-        Args:
-            translator: over a model whose engine runs; from here on it is closed by this object.
-        """
+        """Begin with a translator over a model whose engine runs; it is closed by this object."""
         self.translator = translator
         self.since_s = time.time()
         self._leaving: Translator | None = None
@@ -48,19 +44,14 @@ class ModelSlot:
         return replace(both, alive=now.alive, last_progress_s=now.last_progress_s)
 
     def replace(self, translator: Translator) -> None:
-        """Give new requests another translator from now on; `finish_old` has to follow.
-
-        Args:
-            translator: as for the constructor.
-        """
+        """Give new requests another translator from now on; `finish_old` has to follow."""
         self._leaving, self.translator = self.translator, translator
         self.since_s = time.time()
 
     async def finish_old(self, timeout_s: float) -> None:
         """Wait for the requests under way with the replaced translator, then free what it holds.
 
-        Args:
-            timeout_s: how long they may take; then they end with DrainingError.
+        Those that take longer than `timeout_s` end with DrainingError.
         """
         if self._leaving is None:
             return
@@ -71,25 +62,16 @@ class ModelSlot:
         await asyncio.to_thread(return_free_memory)
 
     async def close(self, timeout_s: float) -> None:
-        """Close every engine there is; for the end of the server.
-
-        Args:
-            timeout_s: for what they are still doing.
-        """
+        """Close every engine there is, for the end of the server; what they do may take `timeout_s`."""
         for translator in (self.translator, self._leaving):
             if translator is not None:
                 await close_translator(translator, timeout_s)
 
 
 def merge_stats(stats: Sequence[EngineStats]) -> EngineStats:
-    """Sum up what several engines are doing.
+    """Sum up what several engines are doing, at least one.
 
-    Args:
-        stats: of each, at least one.
-
-    Returns:
-        Sums, the most rows of a worker, the age of the oldest, the time of the last progress; alive if all
-        are.
+    Of rows of a worker it is the most, of ages the oldest, of progress the last; alive if all are.
     """
     if len(stats) == 1:
         return stats[0]
@@ -108,11 +90,6 @@ def merge_stats(stats: Sequence[EngineStats]) -> EngineStats:
 
 
 async def close_translator(translator: Translator, timeout_s: float) -> None:
-    """End a translator and the engine of its model.
-
-    Args:
-        translator: that no request uses any more.
-        timeout_s: for what the engine is still doing.
-    """
+    """End a translator that no request uses any more and the engine of its model, which has `timeout_s`."""
     await asyncio.to_thread(translator.model.engine.close, timeout_s)
     translator.close()

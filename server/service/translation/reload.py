@@ -151,11 +151,7 @@ class Reloads:
     """Reloads models, one after the other. Used from one event loop."""
 
     def __init__(self, reloaders: Sequence[Reloader]) -> None:
-        """Keep what is needed.
-
-        Args:
-            reloaders: one for each model.
-        """
+        """Keep one reloader for each model."""
         self._reloaders = tuple(reloaders)
         self._task: asyncio.Task[list[ServedModel]] | None = None
 
@@ -187,11 +183,7 @@ class Reloads:
         return await asyncio.shield(self._task)
 
     async def close(self, timeout_s: float) -> None:
-        """Give a reload up that is in progress; for the end of the server.
-
-        Args:
-            timeout_s: how long a load may still take.
-        """
+        """Give a reload up that is in progress, at the server's end; a load may still take `timeout_s`."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -28,11 +28,7 @@ class RequestedOptions:
     __slots__ = ("_key", "stated", "target_prefixes")
 
     def __init__(self, *, target_prefixes: tuple[str, ...] = (), **stated: Any) -> None:
-        """Keep what is stated.
-
-        Args:
-            target_prefixes: beginnings of the translations, one for each text.
-            **stated: options by name; None leaves one out.
+        """Keep what is stated, by name; None leaves an option out.
 
         Raises:
             TypeError: there is no such option.
@@ -80,11 +76,7 @@ class RequestedOptions:
         return "seed" in self.stated or not self.samples
 
     def for_texts(self, places: Sequence[int]) -> Self:
-        """What holds for some of the texts.
-
-        Args:
-            places: of these texts, from 0.
-        """
+        """What holds for the texts at some places, from 0."""
         if not self.target_prefixes:
             return self
         return type(self)(target_prefixes=tuple(self.target_prefixes[i] for i in places), **self.stated)
@@ -130,11 +122,9 @@ class TranslationRequest:
     every_hypothesis: bool = False
 
     def part(self, places: Sequence[int], number: int | None = None) -> Self:
-        """The same request with some of its texts.
+        """The same request with the texts at some places, from 0.
 
-        Args:
-            places: of the texts, from 0.
-            number: tells it from the other parts; None if there is no other.
+        `number` tells it from the other parts; None if there is no other.
         """
         if number is None and len(places) == len(self.texts):
             return self
@@ -220,15 +210,7 @@ class Translation:
 
 
 def through(middle: Translation, final: Translation) -> Translation:
-    """Join the work of two models: the texts of the second, the sums of both.
-
-    Args:
-        middle: into the language between.
-        final: out of it.
-
-    Returns:
-        A translation from the source of the first to the target of the second.
-    """
+    """Join the work of two models, into the language between and out of it: the second's texts, both sums."""
     texts = tuple(
         replace(
             text,

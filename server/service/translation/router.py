@@ -34,13 +34,7 @@ _INLINE_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """A direction and who translates it.
-
-    Attributes:
-        slot: knows the model that serves now.
-        source: language code.
-        target: language code.
-    """
+    """A direction, as two language codes, and the slot of the model that translates it now."""
 
     slot: ModelSlot
     source: str
@@ -109,14 +103,14 @@ class Router:
         return {slot.model.manifest.name: slot.stats() for slot in self.slots}
 
     def check_room(self, active: int) -> None:
-        """Check that some model would take a request now, whichever it is for.
+        """Check that some model would take a request now, whichever it is for, so that it is worth reading.
 
         Args:
             active: requests that were taken on before it and have not ended. Those that are still being
                 tokenised need room, too.
 
         Raises:
-            QueueFullError: all lines are full; no request needs to be read to know that it is refused.
+            QueueFullError: all lines are full.
         """
         refusals = []
         for slot in self.slots:
@@ -132,12 +126,6 @@ class Router:
         """Translate every text of a request.
 
         Cancelling this coroutine aborts the request: its rows are free before the next step.
-
-        Args:
-            request: what to translate.
-
-        Returns:
-            The translations in the order of the texts.
 
         Raises:
             InvalidRequestError: languages, texts or options that cannot be served.
@@ -169,23 +157,9 @@ class Router:
         return gathered(request.texts, parts, stated, target)
 
     async def generate(self, request: TranslationRequest, slot: ModelSlot) -> Translation:
-        """Give every text of a request to a model of another task than translation.
+        """Give every text of a request to the model that `find_generator` gave; its languages say nothing.
 
-        Cancelling this coroutine aborts the request: its rows are free before the next step.
-
-        Args:
-            request: the texts; its languages say nothing.
-            slot: as `find_generator` gives it.
-
-        Returns:
-            What the model wrote, in the order of the texts.
-
-        Raises:
-            InvalidRequestError: model, texts or options that cannot be served.
-            QueueFullError: no room for all texts.
-            DeadlineExceededError: the deadline passed.
-            InferenceError: the engine failed on a text.
-            UnavailableError: the engine is dead or draining.
+        Cancelling this coroutine aborts the request. Raises as `translate`.
         """
         reads_features = bool(slot.model.manifest.architecture.source_features)
         field = "features" if reads_features else "inputs"
@@ -201,10 +175,7 @@ class Router:
                 del self._under_way[request.request_id]
 
     def find_generator(self, name: str | None) -> ModelSlot:
-        """Find the model of `POST /generate`.
-
-        Args:
-            name: of the model; None if there is only one.
+        """Find the model of `POST /generate` by its name; None if there is only one.
 
         Raises:
             InvalidRequestError: there is no such model, or it translates; the message says which there are.
@@ -224,9 +195,6 @@ class Router:
     async def detect(self, text: str) -> list[Detection]:
         """Rank the served languages by how likely a text is written in them.
 
-        Args:
-            text: any text.
-
         Returns:
             Every served language once, likeliest first; before them `UNDETERMINED` if it is in none.
 
@@ -241,22 +209,14 @@ class Router:
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come that `translate` is working on.
 
-        Args:
-            request_id: of the request.
-
-        Returns:
-            `running` once a sentence of it has left the queue.
+        It is `running` once a sentence of it has left the queue.
         """
         parts = self._under_way.get(request_id, {})
         running = any(translator.phase(part) == "running" for part, translator in parts.items())
         return "running" if running else "queued"
 
     async def close(self, timeout_s: float) -> None:
-        """Close every engine there is; for the end of the server.
-
-        Args:
-            timeout_s: for what they are still doing.
-        """
+        """Close every engine there is, after `timeout_s` whatever they do; for the end of the server."""
         await asyncio.gather(*(slot.close(timeout_s) for slot in self.slots))
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -50,11 +50,7 @@ class SentenceCache:
     """Least recently used sentences of all models, bounded in bytes. Used from one event loop."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Start empty.
-
-        Args:
-            max_bytes: what entries may take.
-        """
+        """Start empty; entries may take so many bytes."""
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
@@ -77,12 +73,7 @@ class SentenceCache:
         return SequenceResult(hypotheses, *entry[1:], 0.0, 0.0, 0.0)
 
     def put(self, key: Key, result: SequenceResult) -> None:
-        """Keep a sentence that was not found and has been computed since.
-
-        Args:
-            key: of the sentence.
-            result: what the engine made of it.
-        """
+        """Keep what the engine made of a sentence that was not found."""
         hypotheses = tuple([(one.tokens, one.score, one.token_scores) for one in result.hypotheses])
         entry = (hypotheses, result.finish_reason, result.source_tokens, result.target_tokens)
         size = _bytes_of(key, entry)

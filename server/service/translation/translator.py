@@ -70,14 +70,7 @@ class Translator:
             self._unused.set()
 
     async def wait_unused(self, timeout_s: float) -> bool:
-        """Wait until nobody uses it; nobody may begin to.
-
-        Args:
-            timeout_s: how long at most.
-
-        Returns:
-            Whether that came to pass.
-        """
+        """Wait until nobody uses it, which nobody may begin to; False if that takes longer."""
         if self._users:
             self._unused = asyncio.Event()
             with contextlib.suppress(TimeoutError):
@@ -104,9 +97,6 @@ class Translator:
             source: language of the texts, as the model calls it.
             target: language to translate to, likewise; the model has this direction.
             glossary: terms of this direction that the request wants.
-
-        Returns:
-            The translations in the order of the texts.
 
         Raises:
             InvalidRequestError: texts or options that cannot be served.
@@ -195,11 +185,7 @@ class Translator:
     def phase(self, request_id: str) -> Phase:
         """Say how far a request has come that `translate` is working on.
 
-        Args:
-            request_id: of the request.
-
-        Returns:
-            `running` once a sentence of it has left the queue.
+        It is `running` once a sentence of it has left the queue.
         """
         return self._decoder.phase(request_id)
 
