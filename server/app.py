@@ -34,7 +34,7 @@ from server.service.text.detection.detector import load_model as load_detector
 from server.service.text.glossary.store import GlossaryStore
 from server.service.text.options import TextOptions
 from server.service.translation.model_slot import ModelSlot
-from server.service.translation.reload import Reloader, Reloads
+from server.service.translation.reload import Reloads
 from server.service.translation.router import Router
 from server.service.translation.sentence_cache import SentenceCache
 from server.service.translation.translator import Translator
@@ -132,7 +132,7 @@ class _Parts:
         slots = [ModelSlot(self._translator_of(model)) for model in loaded]
         router = Router(slots, pivots, self.glossaries)
         loaded.clear()  # from here on only the router holds models: one that is replaced has to go
-        reloads = Reloads([self._reloader_of(router, slot) for slot in router.slots])
+        reloads = self._reloads(router)
         app.state.router, app.state.reload = router, functools.partial(self._reload, reloads)
         lag = LoopLag(metrics.event_loop_lag.observe)
         self._add_routes(app, router, lag)
@@ -186,17 +186,20 @@ class _Parts:
         router.find_routes()
         self.metrics.models.set_models(router.slots, router.pairs)
 
-    def _reloader_of(self, router: Router, slot: ModelSlot) -> Reloader:
-        def check(model: ServedModel) -> None:
+    def _reloads(self, router: Router) -> Reloads:
+        def load(slot: ModelSlot) -> ServedModel:
+            return load_model(self.settings, self.metrics, slot.model.bundle, served=True)
+
+        def check(slot: ModelSlot, model: ServedModel) -> None:
             others = [other.model.manifest for other in router.slots if other is not slot]
             check_together([*others, model.manifest])
 
-        return Reloader(
-            slot,
-            functools.partial(load_model, self.settings, self.metrics, slot.model.bundle, served=True),
+        return Reloads(
+            router.slots,
+            load,
             self._translator_of,
             check,
-            lambda _model: self._announce(router),
+            functools.partial(self._announce, router),
             self.metrics.reloaded,
             self.settings.request_timeout_s + _GRACE_S,
         )

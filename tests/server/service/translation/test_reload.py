@@ -20,7 +20,7 @@ from server.errors import (
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
 from server.service.translation.model_slot import ModelSlot
-from server.service.translation.reload import Reloader, ReloadOutcome, Reloads
+from server.service.translation.reload import ReloadOutcome, Reloads
 from server.service.translation.request import TranslationRequest
 from server.service.translation.translator import Translator
 from server.settings import Settings
@@ -45,20 +45,25 @@ class Server:
         self.serving = ModelSlot(self.translator_of(served_model(self.first)))
         self.outcomes: list[ReloadOutcome] = []
         self.announced: list[str] = []
-        reloader = Reloader(
-            self.serving, load, self.translator_of, self.check, self.announce, self.outcomes.append, finish_s
+        self.reloader = Reloads(
+            [self.serving],
+            lambda _slot: load(),
+            self.translator_of,
+            self.check,
+            self.announce,
+            self.outcomes.append,
+            finish_s,
         )
-        self.reloader = Reloads([reloader])
 
     def translator_of(self, model: ServedModel) -> Translator:
         return Translator(model, request_limits(Settings(), model.manifest), text_threads=1)
 
-    def check(self, model: ServedModel) -> None:
+    def check(self, _slot: ModelSlot, model: ServedModel) -> None:
         if model.manifest.version == "unwanted":
             raise SettingError("setting bundle: not beside the others")
 
-    def announce(self, model: ServedModel) -> None:
-        self.announced.append(model.manifest.version)
+    def announce(self) -> None:
+        self.announced.append(self.version)
 
     @property
     def version(self) -> str:

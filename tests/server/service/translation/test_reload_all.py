@@ -11,7 +11,7 @@ from server.errors import BundleRefusedError, ReloadFailedError, ReloadInProgres
 from server.service.models.served_model import ServedModel
 from server.service.request_limits import request_limits
 from server.service.translation.model_slot import ModelSlot
-from server.service.translation.reload import Reloader, Reloads
+from server.service.translation.reload import Reloads
 from server.service.translation.translator import Translator
 from server.settings import Settings
 from tests.server.fake_engine import FakeEngine, served_model
@@ -26,7 +26,8 @@ class Bench:
         self.gate.set()
         self.loads: list[str] = []
         self.slots = {name: ModelSlot(self.translator_of(self.model(name, "1"))) for name in "abc"}
-        self.exchange = Reloads([self.reloader(name) for name in "abc"])
+        slots = list(self.slots.values())
+        self.exchange = Reloads(slots, self.load, self.translator_of, *[lambda *_: None] * 3, 5.0)
 
     def model(self, name: str, version: str) -> ServedModel:
         return served_model(FakeEngine(), name=name, version=version)
@@ -34,18 +35,13 @@ class Bench:
     def translator_of(self, model: ServedModel) -> Translator:
         return Translator(model, request_limits(Settings(), model.manifest), text_threads=1)
 
-    def reloader(self, name: str) -> Reloader:
-        def load() -> ServedModel:
-            self.loads.append(name)
-            assert self.gate.wait(10)
-            if name in self.faults:
-                raise self.faults[name]
-            return self.model(name, "2")
-
-        def nothing(_: object) -> None:
-            pass
-
-        return Reloader(self.slots[name], load, self.translator_of, nothing, nothing, nothing, 5.0)
+    def load(self, slot: ModelSlot) -> ServedModel:
+        name = slot.model.manifest.name
+        self.loads.append(name)
+        assert self.gate.wait(10)
+        if name in self.faults:
+            raise self.faults[name]
+        return self.model(name, "2")
 
     @property
     def versions(self) -> str:
