@@ -34,7 +34,7 @@ def example(repository: Path) -> list[int]:
 def test_the_example_is_the_servers_own_accounting(repository: Path, example: list[int]) -> None:
     bundle, rows = repository / "bundles/en-de", USUAL_ROWS[0]
     manifest = load_manifest(bundle)
-    spec = ModelRuntime.load(bundle, manifest, beam_widths=(1, 4)).spec
+    spec = ModelRuntime(bundle, manifest, beam_widths=(1, 4)).spec
     assert example[0] == cache_bytes(spec, 1, rows, Capacity(source=32, target=128))
     assert example[1] == cache_bytes(spec, 4, rows, Capacity(source=32, target=128))
     assert example[2] == largest_request_bytes(spec, EngineLimits(max_rows=rows))

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -53,45 +53,17 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 class ModelRuntime:
-    """A bundle's encoder and decoders, loaded. Thread-safe."""
+    """A bundle's encoder and decoders, loaded. Thread-safe.
+
+    Attributes:
+        spec: what the engine must know of the model.
+        device: where caches and scores lie; None for numpy arrays.
+        encoder: shared by all workers.
+        columns: of the projection, if decoders with a shortlist are loaded, which take them as inputs.
+    """
 
     def __init__(
         self,
-        directory: Path,
-        manifest: Manifest,
-        intra_op_threads: int,
-        solo_threads: int,
-        device: OnnxDevice | None,
-        shortlist: bool,
-        weights_cache: Path | None,
-    ) -> None:
-        """Load the encoder and the decoder of width 1; `load` does this and more, with the same arguments."""
-        self._manifest = manifest
-        self._device, self._memory = device, None if device is None else DeviceMemory(device)
-        self._shortlist = manifest.shortlist if shortlist and device is None else None
-        graphs = manifest.graphs if self._shortlist is None else self._shortlist
-        self._decoder_files = graphs.decoders
-        self._threads, self._solo_threads = intra_op_threads, solo_threads
-        # Neither knows this object, so that nothing keeps weights that are let go.
-        self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
-        where = PROCESSOR if device is None else device
-        packed = {} if device or not weights_cache else packed_graphs(weights_cache, directory, manifest)
-        self._encoder_loader = functools.partial(_loader, directory, packed, where.providers)
-        self._loader = functools.partial(_loader, directory, packed, where.replaying)
-        self._run_options = run_options()
-        self._locks = {int(width): threading.Lock() for width in self._decoder_files}
-        self._decoders: dict[int, Graph] = {}
-        self._spec = self._read_spec(self._decoder_graph(1).shared)
-        self._encoder = self._load_encoder()
-        self._multi_step = self._load_multi_step()
-        self._columns = None
-        if self._shortlist is not None:
-            file = self._shortlist.columns
-            self._columns = OnnxColumns(file, self._graph(file).shared, self._run_options)
-
-    @classmethod
-    def load(
-        cls,
         directory: Path,
         manifest: Manifest,
         *,
@@ -102,7 +74,7 @@ class ModelRuntime:
         shortlist: bool = False,
         multi_step: bool = False,
         weights_cache: Path | None = None,
-    ) -> Self:
+    ) -> None:
         """Load a verified bundle.
 
         Args:
@@ -118,40 +90,29 @@ class ModelRuntime:
             weights_cache: folder of weights that were packed for this processor, which all sessions share;
                 None packs them for every session.
 
-        Returns:
-            The loaded model.
-
         Raises:
             BundleError: a graph is not what the manifest says, or ONNX Runtime refuses it.
         """
-        runtime = cls(directory, manifest, intra_op_threads, solo_threads, device, shortlist, weights_cache)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # opening a session lets other threads run
-            [*pool.map(runtime._decoder_graph, beam_widths)]
-        if multi_step and runtime._multi_step is not None:
-            for width in {1, manifest.generation.beam_size or 1}:
-                runtime._multi_step.load(width)
-        return_free_memory()  # of loading; forked processes would have it, too
-        return runtime
-
-    @property
-    def spec(self) -> ModelSpec:
-        """What the engine must know of the model."""
-        return self._spec
-
-    @property
-    def columns(self) -> OnnxColumns | None:
-        """Columns of the projection, if decoders with a shortlist are loaded, which take them as inputs."""
-        return self._columns
-
-    @property
-    def device(self) -> DeviceMemory | None:
-        """Where caches and scores lie; None for numpy arrays."""
-        return self._memory
-
-    @property
-    def encoder(self) -> EncoderSession:
-        """The encoder, shared by all workers."""
-        return self._encoder
+        self._manifest = manifest
+        self._device, self.device = device, None if device is None else DeviceMemory(device)
+        self._shortlist = manifest.shortlist if shortlist and device is None else None
+        graphs = manifest.graphs if self._shortlist is None else self._shortlist
+        self._decoder_files = graphs.decoders
+        self._threads, self._solo_threads = intra_op_threads, solo_threads
+        # Neither knows this object, so that nothing keeps weights that are let go.
+        self._is_unchanged = functools.partial(_is_unchanged, directory, file_states(directory))
+        where = PROCESSOR if device is None else device
+        packed = {} if device or not weights_cache else packed_graphs(weights_cache, directory, manifest)
+        self._encoder_loader = functools.partial(_loader, directory, packed, where.providers)
+        self._loader = functools.partial(_loader, directory, packed, where.replaying)
+        self._run_options = run_options()
+        self._locks = {int(width): threading.Lock() for width in self._decoder_files}
+        self._decoders: dict[int, Graph] = {}
+        self.spec = self._read_spec(self._decoder_graph(1).shared)
+        self.encoder = self._load_encoder()
+        self._multi_step = self._load_multi_step()
+        self.columns = self._load_columns()
+        self._load_now(beam_widths, multi_step)
 
     def decoder(self, beam_width: int) -> DecoderSession:
         """Give a decoder of this beam width: new bindings over the shared session.
@@ -177,15 +138,15 @@ class ModelRuntime:
         if not graphs:
             return None
         if beam_width == 1:
-            return OnnxGreedyMultiStep(graphs, self._run_options, stop, self._spec)
+            return OnnxGreedyMultiStep(graphs, self._run_options, stop, self.spec)
         for graph in graphs:
             graph.session(alone=True)
-        return OnnxBeamMultiStep(graphs, self._run_options, stop, self._spec)
+        return OnnxBeamMultiStep(graphs, self._run_options, stop, self.spec)
 
     def ranker(self, best: int) -> OnnxRanker:
         """Give what finds the best columns of scores in numpy arrays; see `Runtime.ranker`."""
         own_columns = self._shortlist is not None  # every batch has scores of another width
-        graph = host_ranking_graph(None if own_columns else self._spec.vocabulary_size, best)
+        graph = host_ranking_graph(None if own_columns else self.spec.vocabulary_size, best)
         return OnnxRanker(PROCESSOR.session(graph), PROCESSOR.run_options)
 
     def terminate(self) -> None:
@@ -196,13 +157,13 @@ class ModelRuntime:
         file, device = self._manifest.graphs.encoder, self._device
         graph = self._graph(file, self._encoder_loader)
         inputs = {node.name: node for node in graph.shared.get_inputs()}
-        if self._spec.source_input not in inputs:
-            raise BundleError(file, f"the graph has no tensor {self._spec.source_input}")
-        if self._spec.source_features:
-            _require(file, "features", inputs["features"].shape[-1], self._spec.source_features)
+        if self.spec.source_input not in inputs:
+            raise BundleError(file, f"the graph has no tensor {self.spec.source_input}")
+        if self.spec.source_features:
+            _require(file, "features", inputs["features"].shape[-1], self.spec.source_features)
         if device is not None:
-            return DeviceEncoder(graph.shared, self._run_options, device.name, self._spec)
-        return OnnxEncoder(graph, self._run_options, self._spec)
+            return DeviceEncoder(graph.shared, self._run_options, device.name, self.spec)
+        return OnnxEncoder(graph, self._run_options, self.spec)
 
     def _decoder_graph(self, beam_width: int) -> Graph:
         """Load the decoder of a beam width, once."""
@@ -217,6 +178,21 @@ class ModelRuntime:
             return None
         graphs, threads = self._manifest.graphs, (self._threads, self._solo_threads)
         return MultiStepGraphs(graphs, self._loader, *threads, self._is_unchanged)
+
+    def _load_columns(self) -> OnnxColumns | None:
+        if self._shortlist is None:
+            return None
+        file = self._shortlist.columns
+        return OnnxColumns(file, self._graph(file).shared, self._run_options)
+
+    def _load_now(self, beam_widths: Sequence[int], multi_step: bool) -> None:
+        """Load what need not wait until it is needed."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # opening a session lets other threads run
+            [*pool.map(self._decoder_graph, beam_widths)]
+        if multi_step and self._multi_step is not None:
+            for width in {1, self._manifest.generation.beam_size or 1}:
+                self._multi_step.load(width)
+        return_free_memory()  # of loading; forked processes would have it, too
 
     def _graph(self, file: str, loader: Loader | None = None) -> Graph:
         """Load one graph."""

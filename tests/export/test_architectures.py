@@ -114,7 +114,7 @@ def test_a_recurrent_decoder_passes_every_gate_in_int8_and_comes_back(
     assert not any(name.startswith(("self_key", "self_value")) for name in inputs)
     options = factories.shortlist_options(tmp_path)
     listed = shortlist_bundle(bundle, tmp_path / "shortlist", options)
-    runtime = ModelRuntime.load(tmp_path / "shortlist", listed, shortlist=True)
+    runtime = ModelRuntime(tmp_path / "shortlist", listed, shortlist=True)
     assert runtime.columns is not None
     assert runtime.spec.state_size == 48
     config = recover_checkpoint(bundle, tmp_path / "back")

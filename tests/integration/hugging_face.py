@@ -81,7 +81,7 @@ class Served:
     def __init__(self, directory: Path) -> None:
         self.manifest = verify_bundle(directory)
         self.tokenizer = Tokenizer.load(*self.manifest.tokenizer.paths(directory))
-        runtime = ModelRuntime.load(directory, self.manifest)
+        runtime = ModelRuntime(directory, self.manifest)
         limits = EngineLimits(max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
         self.pool = thread_engine(runtime, limits, workers=2)
 

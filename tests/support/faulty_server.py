@@ -27,6 +27,7 @@ from server.engine.dispatch import fork_server
 from server.errors import InferenceError
 from server.runtime.model_runtime import ModelRuntime
 from server.runtime.sessions import StepBuffers
+from server.service.models import engine_start
 
 
 class WorkerCrash(BaseException):
@@ -68,12 +69,11 @@ class Fault:
 
     def install(self) -> None:
         """Put it around every model that is loaded from now on."""
-        load = ModelRuntime.load
 
         def load_faulty(*arguments: Any, **options: Any) -> Any:
-            return FaultyRuntime(load(*arguments, **options), self)
+            return FaultyRuntime(ModelRuntime(*arguments, **options), self)
 
-        ModelRuntime.load = load_faulty  # type: ignore[method-assign]
+        engine_start.ModelRuntime = load_faulty  # type: ignore[assignment,misc]
         if self._kind == "clock":
             real, hours = time.time, itertools.cycle((3600.0, -3600.0))
             time.time = lambda: real() + (next(hours) if self._armed else 0.0)

@@ -33,7 +33,6 @@ class MultiStepGraph:
         load: Callable[[int], ort.InferenceSession],
         threads: int,
         is_unchanged: Callable[[], bool],
-        *,
         beams: bool,
         needs_machine: bool,
     ) -> None:
@@ -104,40 +103,27 @@ class MultiStepGraphs:
             solo_threads: of a run that has the machine to itself.
             is_unchanged: as for `sessions.Graph`.
         """
-        self._files = {int(width): file for width, file in graphs.beam_multi_step.items()}
+        files = {int(width): file for width, file in graphs.beam_multi_step.items()}
         if graphs.multi_step is not None:
-            self._files[1] = graphs.multi_step
-        self._loader = loader
-        self._threads, self._solo_threads = threads, solo_threads
-        self._is_unchanged = is_unchanged
-        self._lock = threading.Lock()
+            files[1] = graphs.multi_step
+        most = max(threads, solo_threads)
         self._graphs: dict[int, list[MultiStepGraph]] = {}
+        for width, file in files.items():
+            # Of greedy search only one thread is worth a run beside others.
+            shared = 1 if width == 1 else threads
+            self._graphs[width] = [
+                MultiStepGraph(file, loader(file), number, is_unchanged, width > 1, number > shared)
+                for number in sorted({most} if width == 1 else {most, threads}, reverse=True)
+            ]
 
     def of(self, beam_width: int) -> list[MultiStepGraph]:
         """Give the graphs of a beam width, none if the bundle has none.
 
         The first is for who is alone, if that has more threads; beams have a second one for who is not.
         """
-        if beam_width not in self._files:
-            return []
-        with self._lock:
-            if beam_width not in self._graphs:
-                threads = {max(self._threads, self._solo_threads)}
-                threads |= {self._threads} if beam_width > 1 else set()
-                self._graphs[beam_width] = [self._graph(beam_width, n) for n in sorted(threads, reverse=True)]
-            return self._graphs[beam_width]
+        return self._graphs.get(beam_width, [])
 
     def load(self, beam_width: int) -> None:
         """Load the graphs of a beam width now, not when they are first needed."""
         for graph in self.of(beam_width):
             graph.session(alone=True)
-
-    def _graph(self, beam_width: int, threads: int) -> MultiStepGraph:
-        file = self._files[beam_width]
-        load, is_unchanged = self._loader(file), self._is_unchanged
-        # Of greedy search only one thread is worth a run beside others.
-        shared_threads = 1 if beam_width == 1 else self._threads
-        needs_machine = threads > shared_threads
-        return MultiStepGraph(
-            file, load, threads, is_unchanged, beams=beam_width > 1, needs_machine=needs_machine
-        )

@@ -155,7 +155,7 @@ def _load(
     """
     # All that requests may choose: a graph that does not load must stop the start, not a request.
     widths = [width for width in manifest.graphs.beam_widths if width <= settings.max_beam_size]
-    runtime = ModelRuntime.load(
+    runtime = ModelRuntime(
         bundle,
         manifest,
         intra_op_threads=1 if processes or device or count > 1 else settings.engine_workers,

@@ -27,7 +27,7 @@ class Loaded:
 
     def __init__(self, directory: Path) -> None:
         self.manifest: Manifest = verify_bundle(directory)
-        runtime = ModelRuntime.load(directory, self.manifest)
+        runtime = ModelRuntime(directory, self.manifest)
         self.pool = thread_engine(runtime, EngineLimits(max_rows=16, max_queue_tokens=100_000), workers=2)
 
     def translate(

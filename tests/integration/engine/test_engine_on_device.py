@@ -94,8 +94,8 @@ class Both:
     def __init__(self, directory: Path, manifest: Manifest, device: OnnxDevice) -> None:
         limits = EngineLimits(max_rows=12, max_queue_tokens=100_000)
         runtimes = (
-            ModelRuntime.load(directory, manifest),
-            ModelRuntime.load(directory, manifest, device=device),
+            ModelRuntime(directory, manifest),
+            ModelRuntime(directory, manifest, device=device),
         )
         self.host, self.device = (thread_engine(runtime, limits) for runtime in runtimes)
         self.sources = sources(manifest.architecture.vocab_size, 20)
@@ -193,7 +193,7 @@ def test_scores_that_are_no_numbers_fail_their_sentence_alone(
         numpy_helper.from_array(embedding, encoder.graph.initializer[0].name)
     )
     onnx.save(encoder, tmp_path / "encoder.onnx")
-    runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
+    runtime = ModelRuntime(tmp_path, manifest, device=CPU_AS_DEVICE)
     pool = thread_engine(runtime, EngineLimits(max_rows=8))
     futures = pool.submit("request", [(5, 6, 7), (5, 9, 7)], options)
     assert futures[0].result(WAIT_S).hypotheses
@@ -202,7 +202,7 @@ def test_scores_that_are_no_numbers_fail_their_sentence_alone(
 
 
 def test_only_a_sentence_that_looks_at_the_whole_row_makes_it_come_to_the_host(tmp_path: Path) -> None:
-    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), device=CPU_AS_DEVICE)
+    runtime = ModelRuntime(tmp_path, random_bundle.write(tmp_path), device=CPU_AS_DEVICE)
     assert runtime.device is not None
     made: list[DeviceRanker] = []
     make = runtime.device.ranker
@@ -231,8 +231,8 @@ def test_caches_on_a_device_are_kept_while_nobody_comes(
 
 def test_encoder_runs_are_of_sizes_that_are_met_again(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
-    host = ModelRuntime.load(tmp_path, manifest).encoder
-    device = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE).encoder
+    host = ModelRuntime(tmp_path, manifest).encoder
+    device = ModelRuntime(tmp_path, manifest, device=CPU_AS_DEVICE).encoder
     draw, met = np.random.default_rng(0), set()
     for count, longest in itertools.product((1, 2, 5, 7, 9), (1, 5, 11, 12, 40, random_bundle.LONGEST)):
         lengths = draw.integers(1, longest + 1, count).astype(np.int32)
@@ -262,7 +262,7 @@ def test_a_device_has_met_and_recorded_every_size_of_a_batch_before_the_first_re
     changes = {"generation": Generation(beam_size=4), "golden": (golden,)}
     manifest = random_bundle.write(tmp_path).model_copy(update=changes)
     sizes = Sizes()
-    runtime = ModelRuntime.load(tmp_path, manifest, device=CPU_AS_DEVICE)
+    runtime = ModelRuntime(tmp_path, manifest, device=CPU_AS_DEVICE)
     ports = WorkerPorts(MemoryChannel(lambda _: None), InterruptFlag(), [], time.monotonic)
     worker = Worker(runtime, EngineLimits(max_rows=20), ports)
     worker._engine._observer = sizes

@@ -26,7 +26,7 @@ WAIT_S = 60.0
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> ModelRuntime:
     directory: Path = tmp_path_factory.mktemp("random")
-    return ModelRuntime.load(directory, random_bundle.write(directory))
+    return ModelRuntime(directory, random_bundle.write(directory))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_memory_is_given_back_and_bounded(pool: Dispatcher, runtime: ModelRuntim
 
 def test_a_closed_pool_lets_the_model_go_at_once(tmp_path: Path) -> None:
     """Without waiting for the collector: a model that is replaced must not stay beside the new one."""
-    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
+    runtime = ModelRuntime(tmp_path, random_bundle.write(tmp_path))
     pool = thread_engine(runtime, EngineLimits(), workers=2)
     gone = [weakref.ref(runtime), weakref.ref(runtime._decoders[1])]
     translate(pool, "a", mixed_sources(5), DecodingOptions(max_decoding_length=5))

@@ -119,7 +119,7 @@ class Traffic:
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
     directory: Path = tmp_path_factory.mktemp("random")
-    traffic = Traffic(ModelRuntime.load(directory, random_bundle.write(directory)))
+    traffic = Traffic(ModelRuntime(directory, random_bundle.write(directory)))
     yield traffic
     traffic.pool.close(WAIT_S)
     assert traffic.compared > 100

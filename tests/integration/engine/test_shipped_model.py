@@ -44,7 +44,7 @@ class Shipped:
     def __init__(self, directory: Path) -> None:
         self.manifest: Manifest = verify_bundle(directory)
         self._tokenizer = Tokenizer.load(directory / self.manifest.tokenizer.source)
-        runtime = ModelRuntime.load(directory, self.manifest)
+        runtime = ModelRuntime(directory, self.manifest)
         limits = EngineLimits(max_rows=32, max_queue_sentences=4096, max_queue_tokens=200_000)
         self.pool = thread_engine(runtime, limits, workers=2)
 

@@ -80,7 +80,7 @@ def running(
     over: Over = "candidates",
     observer: EngineObserver | None = None,
 ) -> Iterator[Dispatcher]:
-    runtime = ModelRuntime.load(bundle, manifest, shortlist=over != "the whole vocabulary")
+    runtime = ModelRuntime(bundle, manifest, shortlist=over != "the whole vocabulary")
     size, shortlist = manifest.architecture.vocab_size, None
     if runtime.columns is not None:
         assert manifest.shortlist is not None
@@ -193,7 +193,7 @@ def test_memory_stays_within_its_bound_and_everyone_is_served(
             self.bytes_seen.add(pool.stats().kv_cache_bytes)
 
     small = manifest.model_copy(update={"limits": Limits(max_source_tokens=64, max_target_tokens=30)})
-    runtime = ModelRuntime.load(bundle, small, shortlist=True)
+    runtime = ModelRuntime(bundle, small, shortlist=True)
     assert manifest.shortlist is not None and runtime.columns is not None
     size, table = manifest.architecture.vocab_size, bundle / manifest.shortlist.table
     shortlist = Shortlist.load(table, size, [3], runtime.columns)

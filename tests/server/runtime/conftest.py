@@ -17,4 +17,4 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
 
 @pytest.fixture(scope="module")
 def runtime(bundle: tuple[Path, Manifest]) -> ModelRuntime:
-    return ModelRuntime.load(*bundle)
+    return ModelRuntime(*bundle)

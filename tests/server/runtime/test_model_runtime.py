@@ -96,7 +96,7 @@ def test_binds_once_per_buffers_and_forgets_with_them(runtime: ModelRuntime) -> 
 
 def test_what_a_decoder_writes_itself_is_the_memory_of_its_caches(tiny_bundle_int8: Path) -> None:
     """Elsewhere it would copy all of them at every step."""
-    runtime = ModelRuntime.load(tiny_bundle_int8, load_manifest(tiny_bundle_int8))
+    runtime = ModelRuntime(tiny_bundle_int8, load_manifest(tiny_bundle_int8))
     arena, decoder = Arena(runtime.spec, 1, 8), runtime.decoder(1)
     ids, lengths = np.full((2, 3), 5, np.int64), np.array([3, 2], np.int32)
     arena.admit(runtime.encoder.encode(ids, lengths), lengths)
@@ -127,7 +127,7 @@ def test_two_decoders_share_a_session_and_nothing_else(runtime: ModelRuntime) ->
 
 
 def test_a_run_alone_takes_more_threads_and_gives_the_same_bits(bundle: tuple[Path, Manifest]) -> None:
-    one, many = ModelRuntime.load(*bundle), ModelRuntime.load(*bundle, solo_threads=2)
+    one, many = ModelRuntime(*bundle), ModelRuntime(*bundle, solo_threads=2)
     results = []
     for runtime in (one, many):
         arena, decoder = filled_arena(runtime, 2, [9, 4]), runtime.decoder(2)
@@ -144,7 +144,7 @@ def test_a_run_alone_takes_more_threads_and_gives_the_same_bits(bundle: tuple[Pa
 def test_a_run_alone_goes_without_more_threads_that_cannot_be_had(
     bundle: tuple[Path, Manifest], caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime = ModelRuntime.load(*bundle, solo_threads=2)
+    runtime = ModelRuntime(*bundle, solo_threads=2)
     arena, decoder = filled_arena(runtime, 2, [9, 4]), runtime.decoder(2)
     graph, loads = decoder._graph, []
 
@@ -164,7 +164,7 @@ def test_a_run_alone_goes_without_more_threads_that_cannot_be_had(
 def test_a_run_alone_goes_without_files_that_are_another_bundle_s_by_now(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), solo_threads=2, beam_widths=(1, 2))
+    runtime = ModelRuntime(tmp_path, random_bundle.write(tmp_path), solo_threads=2, beam_widths=(1, 2))
     (tmp_path / "aside").write_bytes((tmp_path / "decoder.beam1.onnx").read_bytes())
     (tmp_path / "aside").replace(tmp_path / "decoder.beam2.onnx")
     arena, decoder = filled_arena(runtime, 2, [9, 4]), runtime.decoder(2)
@@ -174,7 +174,7 @@ def test_a_run_alone_goes_without_files_that_are_another_bundle_s_by_now(
         arena.finish_step()
     assert decoder._graph._solo is None
     assert caplog.text.count("the bundle's files have changed") == 1 + 1  # the encoder's graph, the decoder's
-    unchanged = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
+    unchanged = ModelRuntime(tmp_path, random_bundle.write(tmp_path))
     expected = filled_arena(unchanged, 2, [9, 4])
     for _ in range(2):
         expected.prepare_step()
@@ -204,7 +204,7 @@ def test_the_message_of_a_failing_run_holds_no_text(runtime: ModelRuntime) -> No
 
 
 def test_terminate_ends_every_run(bundle: tuple[Path, Manifest]) -> None:
-    runtime = ModelRuntime.load(*bundle)
+    runtime = ModelRuntime(*bundle)
     arena, decoder = filled_arena(runtime, 1, [3]), runtime.decoder(1)
     arena.prepare_step()
     runtime.terminate()
@@ -215,11 +215,11 @@ def test_terminate_ends_every_run(bundle: tuple[Path, Manifest]) -> None:
 
 
 def test_wide_decoders_are_loaded_when_first_needed_or_as_asked(bundle: tuple[Path, Manifest]) -> None:
-    lazy = ModelRuntime.load(*bundle)
+    lazy = ModelRuntime(*bundle)
     assert set(lazy._decoders) == {1}
     lazy.decoder(4)
     assert set(lazy._decoders) == {1, 4}
-    assert set(ModelRuntime.load(*bundle, beam_widths=(1, 2))._decoders) == {1, 2}
+    assert set(ModelRuntime(*bundle, beam_widths=(1, 2))._decoders) == {1, 2}
 
 
 def broken(bundle: tuple[Path, Manifest], **changes: object) -> Manifest:
@@ -240,7 +240,7 @@ def test_a_graph_that_is_not_the_manifests_is_refused(
     bundle: tuple[Path, Manifest], changes: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(BundleError) as refused:
-        ModelRuntime.load(bundle[0], broken(bundle, **changes))
+        ModelRuntime(bundle[0], broken(bundle, **changes))
     assert reason in str(refused.value)
     assert "decoder.beam1.onnx" in str(refused.value)
 
@@ -250,7 +250,7 @@ def test_a_graph_that_does_not_load_is_refused_in_one_line(tmp_path: Path) -> No
     for file in ("encoder.onnx", "decoder.beam4.onnx"):
         (tmp_path / file).write_bytes(b"not a graph")
     with pytest.raises(BundleError) as refused:
-        ModelRuntime.load(tmp_path, manifest)
+        ModelRuntime(tmp_path, manifest)
     assert "encoder.onnx" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -258,11 +258,11 @@ def test_a_graph_that_does_not_load_is_refused_in_one_line(tmp_path: Path) -> No
 def test_a_wide_graph_that_does_not_load_fails_its_sentences_not_the_engine(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
     (tmp_path / "decoder.beam4.onnx").write_bytes(b"not a graph")
-    runtime = ModelRuntime.load(tmp_path, manifest)
+    runtime = ModelRuntime(tmp_path, manifest)
     with pytest.raises(InferenceError):
         runtime.decoder(4)
     with pytest.raises(BundleError):
-        ModelRuntime.load(tmp_path, manifest, beam_widths=(1, 4))
+        ModelRuntime(tmp_path, manifest, beam_widths=(1, 4))
 
 
 def test_the_slow_fusion_is_kept_out_and_the_others_are_not(tmp_path: Path) -> None:

@@ -138,11 +138,11 @@ def test_a_run_ends_with_the_step_that_leaves_no_room(runtime: ModelRuntime) -> 
 
 def test_tokens_that_are_never_written_are_not_written_here_either(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
-    first = Sentences(ModelRuntime.load(directory, manifest)).run(20)
+    first = Sentences(ModelRuntime(directory, manifest)).run(20)
     assert first is not None
     banned = tuple({*first.tokens.reshape(-1).tolist()} - {EOS})[:3]
     tokens = manifest.special_tokens.model_copy(update={"suppressed_ids": banned})
-    runtime = ModelRuntime.load(directory, manifest.model_copy(update={"special_tokens": tokens}))
+    runtime = ModelRuntime(directory, manifest.model_copy(update={"special_tokens": tokens}))
     single, several = Sentences(runtime), Sentences(runtime)
     made = several.run(20)
     assert made is not None
@@ -175,7 +175,7 @@ def test_a_sentence_without_numbers_is_told_and_the_others_are_as_before(runtime
 
 
 def test_who_is_alone_has_more_threads_and_who_is_not_has_one(bundle: tuple[Path, Manifest]) -> None:
-    runtime = ModelRuntime.load(*bundle, solo_threads=2)
+    runtime = ModelRuntime(*bundle, solo_threads=2)
     single, several = Sentences(runtime), Sentences(runtime)
     several.leap(5)
     other = PROCESS_TRAFFIC._ended_s
@@ -193,7 +193,7 @@ def test_who_is_alone_has_more_threads_and_who_is_not_has_one(bundle: tuple[Path
 def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = random_bundle.write(tmp_path)
     (tmp_path / beam_multi_step_file(WIDTH)).write_bytes((tmp_path / "decoder.multi_step.onnx").read_bytes())
-    sentences = Sentences(ModelRuntime.load(tmp_path, manifest))
+    sentences = Sentences(ModelRuntime(tmp_path, manifest))
     for _ in range(2):
         assert sentences.run(4) is None
     assert caplog.text.count("decoder.beam4.multi_step.onnx: the graph is none that makes several steps") == 1
@@ -202,7 +202,7 @@ def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.L
 def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
     own = manifest.model_copy(update={"generation": Generation(beam_size=WIDTH)})
-    early, late = (ModelRuntime.load(tmp_path, one, multi_step=True) for one in (own, manifest))
+    early, late = (ModelRuntime(tmp_path, one, multi_step=True) for one in (own, manifest))
     (tmp_path / beam_multi_step_file(WIDTH)).unlink()
     assert Sentences(early).leap(2) == 2
     assert Sentences(late).run(2) is None
@@ -212,7 +212,7 @@ def test_that_of_the_models_own_width_is_loaded_with_the_model_for_who_forks(tmp
 def test_those_of_other_widths_are_loaded_with_the_first_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: bool
 ) -> None:
-    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path), solo_threads=2)
+    runtime = ModelRuntime(tmp_path, random_bundle.write(tmp_path), solo_threads=2)
     sentences = Sentences(runtime)
     (tmp_path / beam_multi_step_file(WIDTH)).unlink()
     if not quiet:
@@ -233,7 +233,7 @@ def test_memory_that_an_arena_lets_go_is_free(runtime: ModelRuntime) -> None:
 
 
 def test_terminate_ends_a_run_and_leaves_everything_as_it_was(bundle: tuple[Path, Manifest]) -> None:
-    runtime = ModelRuntime.load(*bundle)
+    runtime = ModelRuntime(*bundle)
     sentences = Sentences(runtime)
     sentences.leap(2)
     before = [array.copy() for array in sentences.state]
@@ -246,5 +246,5 @@ def test_terminate_ends_a_run_and_leaves_everything_as_it_was(bundle: tuple[Path
 def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
     graphs = manifest.graphs.model_copy(update={"beam_multi_step": {}})
-    runtime = ModelRuntime.load(directory, manifest.model_copy(update={"graphs": graphs}))
+    runtime = ModelRuntime(directory, manifest.model_copy(update={"graphs": graphs}))
     assert runtime.multi_step(WIDTH, np.zeros((), np.int64)) is None

@@ -107,11 +107,11 @@ def test_the_end_token_ends_a_run_unless_it_is_not_allowed_yet(runtime: ModelRun
 
 def test_tokens_that_are_never_written_are_not_written_here_either(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
-    first = Sentences(ModelRuntime.load(directory, manifest))
+    first = Sentences(ModelRuntime(directory, manifest))
     first.leap(20)
     banned = tuple(set(first.tokens) - {EOS})[:3]
     tokens = manifest.special_tokens.model_copy(update={"suppressed_ids": banned})
-    runtime = ModelRuntime.load(directory, manifest.model_copy(update={"special_tokens": tokens}))
+    runtime = ModelRuntime(directory, manifest.model_copy(update={"special_tokens": tokens}))
     assert runtime.spec.suppressed_ids == banned
     single, several = Sentences(runtime), Sentences(runtime)
     several.leap(20)
@@ -129,7 +129,7 @@ def test_a_run_sees_that_it_is_to_stop(runtime: ModelRuntime) -> None:
 
 
 def test_with_several_threads_it_is_for_who_is_alone(bundle: tuple[Path, Manifest]) -> None:
-    runtime = ModelRuntime.load(*bundle, solo_threads=2)
+    runtime = ModelRuntime(*bundle, solo_threads=2)
     single, several = Sentences(runtime), Sentences(runtime)
     several.leap(10)
     single.step_up_to(several)
@@ -144,9 +144,7 @@ def test_with_several_threads_it_is_for_who_is_alone(bundle: tuple[Path, Manifes
 
 def test_it_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
     manifest = random_bundle.write(tmp_path)
-    late, early = (
-        ModelRuntime.load(tmp_path, manifest, multi_step=multi_step) for multi_step in (False, True)
-    )
+    late, early = (ModelRuntime(tmp_path, manifest, multi_step=multi_step) for multi_step in (False, True))
     (tmp_path / MULTI_STEP).unlink()
     assert Sentences(early).leap(2, may_end=False) == 2
     sentence = Sentences(late)
@@ -156,7 +154,7 @@ def test_it_is_loaded_with_the_model_for_who_forks(tmp_path: Path) -> None:
 def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = random_bundle.write(tmp_path)
     (tmp_path / MULTI_STEP).write_bytes((tmp_path / "encoder.onnx").read_bytes())
-    sentence = Sentences(ModelRuntime.load(tmp_path, manifest))
+    sentence = Sentences(ModelRuntime(tmp_path, manifest))
     for _ in range(2):
         assert sentence.multi_step.run(sentence.arena.buffers(0, 1), True, 4) is None
     assert (
@@ -170,7 +168,7 @@ def test_a_graph_that_is_none_of_it_is_not_used(tmp_path: Path, caplog: pytest.L
 def test_files_that_are_another_bundles_by_now_are_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime = ModelRuntime.load(tmp_path, random_bundle.write(tmp_path))
+    runtime = ModelRuntime(tmp_path, random_bundle.write(tmp_path))
     (tmp_path / "aside").write_bytes((tmp_path / MULTI_STEP).read_bytes())
     (tmp_path / "aside").replace(tmp_path / MULTI_STEP)
     sentence = Sentences(runtime)
@@ -190,7 +188,7 @@ def test_memory_that_an_arena_lets_go_is_free(runtime: ModelRuntime) -> None:
 
 
 def test_terminate_ends_a_run(bundle: tuple[Path, Manifest]) -> None:
-    runtime = ModelRuntime.load(*bundle)
+    runtime = ModelRuntime(*bundle)
     sentence = Sentences(runtime)
     sentence.leap(2)
     runtime.terminate()
@@ -201,4 +199,4 @@ def test_terminate_ends_a_run(bundle: tuple[Path, Manifest]) -> None:
 def test_bundles_without_the_graph_have_no_multi_step(bundle: tuple[Path, Manifest]) -> None:
     directory, manifest = bundle
     without = manifest.model_copy(update={"graphs": manifest.graphs.model_copy(update={"multi_step": None})})
-    assert ModelRuntime.load(directory, without).multi_step(1, np.zeros((), np.int64)) is None
+    assert ModelRuntime(directory, without).multi_step(1, np.zeros((), np.int64)) is None

@@ -42,8 +42,8 @@ def logits(runtime: ModelRuntime, width: int) -> Array:
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_packed_weights_give_the_same_bits(shipped: tuple[Path, Manifest], root: Path, width: int) -> None:
-    shared = ModelRuntime.load(*shipped, weights_cache=root)
-    assert np.array_equal(logits(shared, width), logits(ModelRuntime.load(*shipped), width))
+    shared = ModelRuntime(*shipped, weights_cache=root)
+    assert np.array_equal(logits(shared, width), logits(ModelRuntime(*shipped), width))
 
 
 def test_all_decoder_graphs_share_one_file(shipped: tuple[Path, Manifest], root: Path) -> None:
@@ -56,7 +56,7 @@ def test_all_decoder_graphs_share_one_file(shipped: tuple[Path, Manifest], root:
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux lists what is mapped")
 def test_sessions_map_the_file(shipped: tuple[Path, Manifest], root: Path) -> None:
-    runtime = ModelRuntime.load(*shipped, weights_cache=root)
+    runtime = ModelRuntime(*shipped, weights_cache=root)
     assert str(root) in Path("/proc/self/maps").read_text(encoding="utf-8")
     assert runtime.spec.decoder_layers
 
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_used_costs_memory_and_a_line(
     root = tmp_path / "file"
     root.write_bytes(b"")
     with caplog.at_level(logging.WARNING):
-        runtime = ModelRuntime.load(*shipped, weights_cache=root)
+        runtime = ModelRuntime(*shipped, weights_cache=root)
     assert len(caplog.records) == 1
     assert "every session packs its weights for itself" in caplog.text
     assert logits(runtime, 1).shape == (2, shipped[1].architecture.vocab_size)
@@ -98,9 +98,9 @@ def test_a_folder_that_cannot_be_used_costs_memory_and_a_line(
 def test_sessions_that_come_later_do_without_the_folder(
     shipped: tuple[Path, Manifest], tmp_path: Path, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime = ModelRuntime.load(*shipped, weights_cache=tmp_path / "cache")
+    runtime = ModelRuntime(*shipped, weights_cache=tmp_path / "cache")
     (tmp_path / "cache").rename(tmp_path / "gone")
-    expected = logits(ModelRuntime.load(*shipped, weights_cache=root), 4)
+    expected = logits(ModelRuntime(*shipped, weights_cache=root), 4)
     assert np.array_equal(logits(runtime, 4), expected)
     assert "decoder.beam4.onnx packs its weights for itself" in caplog.text
 
@@ -125,6 +125,6 @@ def test_a_graph_that_does_not_load_is_refused(shipped: tuple[Path, Manifest], t
     (bundle / "encoder.onnx").unlink()
     (bundle / "encoder.onnx").write_bytes(b"not a graph")
     with pytest.raises(BundleError) as refused:
-        ModelRuntime.load(bundle, shipped[1], weights_cache=tmp_path / "cache")
+        ModelRuntime(bundle, shipped[1], weights_cache=tmp_path / "cache")
     assert "encoder.onnx" in str(refused.value)
     assert [*(tmp_path / "cache").iterdir()] == []
