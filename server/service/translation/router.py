@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -66,7 +65,6 @@ class Router:
         self.slots = tuple(slots)
         self._pivots = pivots
         self.glossaries = glossaries or GlossaryStore()
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="dragoman-detect")
         self._under_way: dict[str, dict[str, Translator]] = {}
         self._routes: dict[tuple[str, str], tuple[Leg, ...]] = {}
         self.find_routes()
@@ -218,7 +216,6 @@ class Router:
     async def close(self, timeout_s: float) -> None:
         """Close every engine there is, after `timeout_s` whatever they do; for the end of the server."""
         await asyncio.gather(*(slot.close(timeout_s) for slot in self.slots))
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _examine(
         self, request: TranslationRequest, stated: str | None, target: str
@@ -333,7 +330,7 @@ class Router:
     async def _offload(self, size: int, work: Callable[[], T]) -> T:
         if size <= _INLINE_CHARS:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.to_thread(work)
 
 
 def _is_auto(source: str) -> bool:
