@@ -3,16 +3,10 @@
 By default glibc learns from every large block that is freed to keep the next ones, up to 32 MiB each, in the
 heap of the thread: arenas that grow and shrink then leave a process that is half holes. Here blocks of less
 than 2 MiB are kept, which is what a run needs for itself, and larger ones given back, mostly keys and values.
-Measured with the shipped model and 2,000 mixed requests: resident memory of 240 to 350 MiB that never
-settles, against 183 to 189.
 
 So a thread gets again what it freed, and ONNX Runtime needs no arena. It has one for all threads that
-run a session: what one worker frees the other gets, while it still is in the first one's cache. Two workers
-at a time, each compared with itself alone (AMD EPYC, two cores): an encoder run of 6 layers of 256 takes 1.30
-and a decoder step of the shipped model with 16 rows 1.20 times as long, for as long as they happen to swap
-blocks. With blocks of the thread's own it is 1.02 for both. And an arena of each session keeps the most that
-this ever needed, which takes long to be reached: shipped model, after 2,000 and 20,000 mixed requests and a
-minute's rest, 165.3 and 175.7 MiB with them, 161.3 and 164.5 without.
+run a session: what one worker frees the other gets, while it still is in the first one's cache. And an arena
+of each session keeps the most that this ever needed. See docs/experiments/processes.md.
 
 A leaf: imports nothing of this project.
 """
@@ -61,7 +55,7 @@ def _function(name: str) -> Callable[..., int] | None:
 
 _SWITCH_INTERVAL_S = 0.0003
 """How long a thread may keep Python's lock from others. A worker needs it between two steps, and the usual
-5 ms are several steps of a small model: 64 clients of the shipped one get a tenth more sentences a second."""
+5 ms are several steps of a small model."""
 
 
 _GARBAGE_THRESHOLD = 10_000

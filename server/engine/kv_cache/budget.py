@@ -17,9 +17,8 @@ from server.engine.sequence import Sequence
 from server.runtime.model_spec import ModelSpec
 
 USUAL_ROWS = (64, 32, 16, 8)
-"""Of `EngineLimits.max_rows` where nobody says how many: the most, unless memory is short. Against 32
-rows, 64 gave 1.1 times the sentences/s of the shipped model with 64 clients, and a better p95 (EPYC); beyond
-that hardly more."""
+"""Of `EngineLimits.max_rows` where nobody says how many: the most, unless memory is short. More gain hardly
+anything; see docs/experiments/scheduling.md."""
 
 ExtraBytes = Callable[[int, int], int]
 """Given a beam width and the most sentences of a batch: bytes that it may take beside its caches."""

@@ -21,14 +21,12 @@ from server.runtime.sessions import Runtime
 
 GREEDY_MULTI_STEP_BYTES = 1024 * 1024
 """Bytes of caches, with all their positions, and scores up to which several greedy steps are made in one run:
-a step of it copies the caches and looks at the scores once more than a single one, which costs 0.04 ms with
-0.75 MiB, 0.08 with one and 0.21 with 1.5, and saves 0.12 to 0.15 ms of Python. Up to 18 sentences of one
-layer of 256 and 6,000 words fit in, 5 of two layers and 32,000 words, 2 of six layers of 512."""
+a step of it saves Python, but copies the caches and looks at the scores once more than a single one. See
+docs/experiments/multi-step.md."""
 
 BEAM_MULTI_STEP_BYTES = 2 * 1024 * 1024
 """Bytes that the self-attention caches of all rows are filled with up to which several steps of beam search
-are made in one run: a step of it copies what is in them, and saves some 0.2 ms of Python. 4 sentences of 4
-beams of 6+6 layers of 512 reach them after 21 steps, 32 of one layer of 256 after 32."""
+are made in one run, each of which copies what is in them."""
 
 
 class Batch:

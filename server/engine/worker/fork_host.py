@@ -29,8 +29,7 @@ from server.process_tuning import return_large_blocks, tune_interpreter
 
 NICENESS = 2
 """What processor time the event loop is given before us, where there is too little: a request that has been
-read makes a step larger, one that waits to be read makes another step. Shipped model, 64 clients, niceness 0,
-1, 2, 5 and 10: 1.12, 1.16, 1.19, 1.15 and 1.15 times as many sentences/s as with threads (Intel Xeon)."""
+read makes a step larger, one that waits to be read makes another step. See docs/experiments/processes.md."""
 
 _ORDER_BYTES = 1 << 12
 _DESCRIPTORS = 2

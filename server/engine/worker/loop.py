@@ -30,8 +30,7 @@ ones."""
 
 DELAYED_ROWS, DELAY_STEPS = 8, 2
 """Batching delay: a busy worker lets up to so many rows gather for so many steps, for an encoder run costs as
-much for its weights as for one or two short sentences. 1.04 to 1.08 times the tokens/s with 64 sentences of
-the shipped model; see docs/experiments/scheduling.md."""
+much for its weights as for one or two short sentences. See docs/experiments/scheduling.md."""
 
 DEVICE_DELAYED_ROWS, DEVICE_DELAY_STEPS = 64, 4
 """The same on a GPU, where an encoder run costs as much as several steps, however few its sentences are."""

@@ -1,14 +1,11 @@
 """The best columns of every row of scores and their log-probabilities, in one run of ONNX Runtime.
 
-numpy does the same with a dozen calls, each of which gives Python's lock away and waits to have it back: a
-step of 16 rows of 6,000 columns takes 0.24 ms there if nobody else wants the lock, 0.84 ms beside another
-worker. One run takes 0.13 ms, without the lock.
+numpy does the same with a dozen calls, each of which gives Python's lock away and waits to have it back; see
+docs/experiments/search.md.
 
-**Blocks.** Looking for the 8 best of 6,000 columns took two thirds of that. The k best columns lie in the k
-blocks with the largest maxima: a block that is not among them has k others before it, each with a column that
-is better than all of its own. So the maximum of every block is computed, which is one pass of vector
-instructions, and only k blocks are searched: 0.05 ms instead of 0.09 for 16 rows of 6,000 columns, 0.10
-instead of 0.18 for 8 rows of 32,000.
+**Blocks.** The k best columns lie in the k blocks with the largest maxima: a block that is not among them has
+k others before it, each with a column that is better than all of its own. So the maximum of every block is
+computed, which is one pass of vector instructions, and only k blocks are searched.
 
 **Ties.** By ONNX's definition the lower of two equal columns is the better one, and ONNX Runtime's CPU kernel
 keeps to it. Of its CUDA kernels not all do: where more than k columns reach the k-th score, which of the

@@ -30,11 +30,8 @@ from server.settings import Settings
 MAX_SOLO_THREADS = 4
 """Threads of a worker that has the machine to itself: one row has too little work for more."""
 
-
 SOLO_WEIGHTS = 6_000_000
-"""Weights that a decoder step must read for more threads to pay. With 3.4 million (6+2 layers of 256, 6,000
-words) a step takes 0.4 ms on one thread and no less on two, which spin while a request is read and answered;
-with 10 million (the same and 32,000 words) two take 0.8 of the time."""
+"""Weights that a decoder step must read for more threads to pay; see docs/experiments/processes.md."""
 
 TOGETHER_WEIGHTS = 100_000_000
 """Weights from which on one worker with a thread for each core beats workers that each read all weights at
