@@ -135,7 +135,7 @@ class BeamSearch(Search):
             remaining=np.array([criterion.remaining for criterion in self._criteria[:count]], np.int64),
             may_end=may_end,
         )
-        if self._sampler.draws(count):
+        if self._draws(count):
             return 0, beams
         if self._always_checked[:count].any() or (self._some_first and self._normalised_first[:count].any()):
             return 0, beams
@@ -215,8 +215,8 @@ class BeamSearch(Search):
     ) -> None:
         """Put what was drawn in the place of the candidates: each beam continues itself."""
         width, steps = self._width, self._steps[: len(found.tokens)]
-        places, samples = self._sampler.rows(len(steps))
-        if len(places):
+        if self._sampler is not None and self._sampler.draws(len(steps)):
+            places, samples = self._sampler.rows(len(steps))
             self._continue(found, np.unique(places))
             rows = places * width + samples
             drawn = self._sampler.draw(logits, rows, places, samples, steps[places])

@@ -50,8 +50,8 @@ class GreedySearch(Search):
         chosen = logits.argmax(axis=1)
         best = logits[places, chosen]
         taken = best
-        drawing, samples = self._sampler.rows(count)
-        if len(drawing):
+        if self._sampler is not None and self._sampler.draws(count):
+            drawing, samples = self._sampler.rows(count)
             chosen[drawing] = self._sampler.draw(logits, drawing, drawing, samples, steps[drawing])
             taken = logits[places, chosen]
 
@@ -106,7 +106,7 @@ class GreedySearch(Search):
         """Give the steps and whether they may take the end token; see `Search.max_unconstrained_steps`."""
         steps = self._steps[:count]
         most, may_end = self._constraints.max_unconstrained_steps(steps)
-        if self._scored[:count].any() or self._sampler.draws(count):
+        if self._scored[:count].any() or self._draws(count):
             return 0, may_end
         return min(most, int((self._max_length[:count] - steps).min()) - self._forced_end), may_end
 

@@ -51,7 +51,6 @@ class Sampler:
         self._topp = arrays.array(np.float64)
         self._temperature = arrays.array(np.float64)
         self._uniforms: list[Doubles] = arrays.values(np.empty((0, 0)))
-        self._any = False  # whether one of all sentences since the last look draws
 
     def admit(
         self, place: int, options: DecodingOptions, source: Sequence[int | bytes], max_length: int
@@ -59,7 +58,6 @@ class Sampler:
         """Take the options of a sentence that starts at `place` and takes at most `max_length` steps."""
         self._samples[place] = options.num_hypotheses if options.samples else 0
         if options.samples:
-            self._any = True
             self._topk[place] = options.sampling_topk
             self._topp[place] = options.sampling_topp
             self._temperature[place] = options.sampling_temperature
@@ -79,12 +77,7 @@ class Sampler:
         Returns:
             Places [M] and the number of the sample [M], 0 to `num_hypotheses` - 1.
         """
-        if not self._any:
-            return _NONE, _NONE
         samples = self._samples[:count]
-        self._any = bool(samples.any())
-        if not self._any:
-            return _NONE, _NONE
         places = np.repeat(np.arange(count), samples)
         firsts = np.cumsum(samples) - samples
         return places, np.arange(len(places)) - firsts[places]
@@ -114,9 +107,6 @@ class Sampler:
                 whole = k == 0 or k >= scores.shape[1]
                 chosen[some] = _from_all(scores, *limits) if whole else _from_best(scores, k, *limits)
         return chosen
-
-
-_NONE: Places = np.empty(0, np.intp)
 
 
 def _from_best(scores: Floats, k: int, topp: Doubles, temperature: Doubles, chances: Doubles) -> Places:

@@ -94,7 +94,7 @@ class Search(ABC):
         self._steps = arrays.array(np.intp)
         self._max_length = arrays.array(np.intp)
         self._constraints = Constraints(beam_width, max_sentences, eos_id, suppressed_ids, forced_end)
-        self._sampler = Sampler(max_sentences)
+        self._sampler: Sampler | None = None  # made for the first sentence that draws
 
     def admit(
         self, place: int, options: DecodingOptions, max_length: int, source: Sequence[int | bytes] = ()
@@ -108,12 +108,15 @@ class Search(ABC):
         while self._histories[0].shape[1] < max_length:
             self._histories = [np.concatenate([old, np.zeros_like(old)], axis=1) for old in self._histories]
         changes = self._constraints.admit(place, options, max_length)
-        self._sampler.admit(place, options, source, max_length)
+        if options.samples and self._sampler is None:
+            self._sampler = Sampler(len(self._steps))
+        if self._sampler is not None:
+            self._sampler.admit(place, options, source, max_length)
         self._admit(place, options, changes)
 
     def needs_all(self, count: int) -> bool:
         """Whether the next step of the first `count` sentences needs more than each row's 2K best columns."""
-        return self._constraints.need_all(self._steps[:count]) or self._sampler.draws(count)
+        return self._constraints.need_all(self._steps[:count]) or self._draws(count)
 
     @abstractmethod
     def advance(self, logits: Floats, columns: CandidateIds = WHOLE_VOCABULARY) -> Advance:
@@ -162,7 +165,12 @@ class Search(ABC):
         for history in self._histories:
             history[to, :filled] = history[last, :filled]
         for part in (self._arrays, self._constraints, self._sampler):
-            part.move(last, to)
+            if part is not None:
+                part.move(last, to)
+
+    def _draws(self, count: int) -> bool:
+        """Whether any of the first `count` sentences draws its tokens."""
+        return self._sampler is not None and self._sampler.draws(count)
 
     def _keep_token_scores(self) -> None:
         """Make room for a score of each step of a row, once the first sentence asks for it."""
