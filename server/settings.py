@@ -53,69 +53,7 @@ def _bundles_in(path: Path) -> list[Path]:
 
 
 class Settings(BaseSettings):
-    """Everything an operator can choose. Frozen; thread-safe.
-
-    Attributes:
-        bundle: directories of the bundles to serve, one model each; in a variable separated by commas. A
-            directory that holds bundles stands for all of them, by name.
-        pivot_language: language through which pairs without a model are translated, if both halves have one;
-            `none` refuses such pairs.
-        host: address to listen on.
-        port: TCP port to listen on; 0 takes a free one and logs it.
-        workers: engine threads of each model, each with its own batch; 0 is one for each usable core.
-        engine_processes: whether every worker has a process of its own instead of a thread. None is yes for a
-            small model on several cores, and on CUDA: such workers would wait for Python's lock.
-        device: where the model runs: `cpu`, `cuda`, or `auto`, which is CUDA if there is a GPU that can be
-            used and the bundle is fp16. On CUDA there is one worker.
-        max_rows: decoder rows of one worker, for short requests and documents together. More rows
-            give more throughput under load and longer steps. 0 is 64, or so many fewer that
-            `max_kv_cache_mib` holds the longest sentence.
-        shortlist: whether every sentence is decoded over its own candidate words, if the bundle has such.
-        max_kv_cache_mib: what the keys and values of all sentences in decoding, and a shortlist's columns
-            beside them, may take; others wait for it. Several models get equal shares.
-        cache_bytes: memory for sentences that were translated, which are not computed again; 0 computes every
-            sentence.
-        weights_cache: folder of weights that were packed for this processor, which the sessions of a model
-            share; `auto` is `dragoman` in the user's cache folder, `none` packs them for every session.
-        max_batch_tokens: encoder positions of one run, padding included. Bounds how long a run can hold a
-            step back.
-        max_queue_sentences: sentences that may wait for a model before requests are refused with 429.
-        max_queue_tokens: source tokens that may wait for a model before requests are refused with 429.
-        max_texts: texts in one request.
-        max_text_chars: characters of one text.
-        max_request_tokens: source tokens of one request, all its texts together.
-        max_body_bytes: bytes of a request body, counted on the wire.
-        request_timeout_s: deadline of a request. A client may ask for less with `X-Request-Timeout-Ms`.
-        drain_timeout_s: how long running requests may take to finish after SIGTERM.
-        drain_delay_s: how long to keep listening (and say 503 on /readyz) after SIGTERM even if nothing runs,
-            for load balancers that need time to notice. Counts inside `drain_timeout_s`.
-        close_timeout_s: how long, after draining, connections may take to close by themselves.
-        header_timeout_s: how long a client may take to send a request's headers.
-        body_timeout_s: how long a client may take to send a request's body, or not read an answer.
-        keep_alive_s: how long an idle connection stays open; more than the load balancer's upstream idle
-            time.
-        default_beam_size: `beam_size` of requests that do not choose; None is what the bundle states, or 1.
-        max_beam_size: largest `beam_size` a request may ask for.
-        truecase: whether words in capitals and labels of one word are translated in the form that the
-            vocabulary knows; a sentence in capitals then has its translation in capitals.
-        guard: what is done about suspicious translations of requests that do not choose: `off`, `flag` or
-            `mend`.
-        glossaries: folder of glossaries that requests may name, read again at a reload; None has none.
-        text_threads: threads that split, tokenise and detokenise long texts.
-        api_keys_file: file of the API keys that requests with text need one of; None needs none. Read again
-            whenever it changes.
-        requests_per_minute: of each client: by API key if there are keys and its line states no limit of its
-            own, else by address.
-        cors_origins: origins (`https://example.org`) whose pages may use the server from a browser, separated
-            by commas; `*` is any, None is none.
-        admin_port: TCP port for operators on this machine; 0 takes a free one and logs it, None opens none.
-        admin_host: address of the admin port; only this machine can reach either.
-        otel_endpoint: OTLP/HTTP address of an OpenTelemetry collector that gets spans, as
-            http://localhost:4318; None sends none. Needs the extra `otel`.
-        otel_sample_ratio: share of traces that begin here; those that clients begin are as the clients say.
-        log_level: least severe level that is logged.
-        commit: source revision shown in `dragoman_build_info`; set when an image is built.
-    """
+    """Everything an operator can choose; docs/operations.md explains each. Frozen; thread-safe."""
 
     model_config = SettingsConfigDict(env_prefix="DRAGOMAN_", frozen=True, extra="forbid")
 
