@@ -97,13 +97,12 @@ def serve(flags: Mapping[str, Any]) -> int:
     if settings.admin_port is not None:
         addresses.append((settings.admin_host, settings.admin_port))
     with contextlib.ExitStack() as opened:
+        opened.callback(_close, models)
         listeners = []
         for host, port in addresses:
             try:
                 listeners.append(opened.enter_context(listen(host, port)))
             except OSError as error:
-                for model in models:
-                    model.engine.close(_CLOSE_TIMEOUT_S)
                 return fail(
                     "serve",
                     EXIT_FAILED,
@@ -112,11 +111,14 @@ def serve(flags: Mapping[str, Any]) -> int:
         try:
             app = create_app(settings, models, metrics)
         except (SettingError, GlossaryRefusedError) as error:
-            for model in models:
-                model.engine.close(_CLOSE_TIMEOUT_S)
             return fail("serve", EXIT_USAGE, str(error))
         models.clear()  # a reload lets one go, and nothing else may hold it
         return _run(settings, app, metrics, reloads, *listeners)
+
+
+def _close(models: Sequence[ServedModel]) -> None:
+    for model in models:
+        model.engine.close(_CLOSE_TIMEOUT_S)
 
 
 def _run(

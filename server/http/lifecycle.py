@@ -13,31 +13,25 @@ class Lifecycle:
 
     A request counts as taken on from the moment its body has been read: one whose client is still sending (or
     has stopped in the middle) does not hold back the end.
+
+    Attributes:
+        draining: whether the end has begun.
+        active: requests that were taken on and have not ended.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         """Start as not ready; the metrics are told about every change."""
         self._metrics = metrics
         self._ready = False
-        self._draining = False
-        self._active = 0
-
-    @property
-    def draining(self) -> bool:
-        """Whether the end has begun."""
-        return self._draining
+        self.draining = False
+        self.active = 0
 
     @property
     def state(self) -> Literal["loading", "ready", "draining"]:
         """Where the server stands."""
-        if self._draining:
+        if self.draining:
             return "draining"
         return "ready" if self._ready else "loading"
-
-    @property
-    def active(self) -> int:
-        """Requests that were taken on and have not ended."""
-        return self._active
 
     def set_ready(self) -> None:
         """Accept requests from now on."""
@@ -46,7 +40,7 @@ class Lifecycle:
 
     def begin_drain(self) -> None:
         """Refuse new requests from now on; those taken on go on."""
-        self._draining = True
+        self.draining = True
         self._metrics.ready.set(0)
         self._metrics.draining.set(1)
 
@@ -57,7 +51,7 @@ class Lifecycle:
             NotReadyError: the model is being loaded.
             DrainingError: the server is shutting down.
         """
-        if self._draining:
+        if self.draining:
             raise DrainingError("the server is shutting down")
         if not self._ready:
             raise NotReadyError("the server is loading its model")
@@ -66,8 +60,8 @@ class Lifecycle:
     def admit(self) -> Iterator[None]:
         """Hold back the end while the block runs. Raises as `check_accepting`."""
         self.check_accepting()
-        self._active += 1
+        self.active += 1
         try:
             yield
         finally:
-            self._active -= 1
+            self.active -= 1

@@ -21,15 +21,6 @@ _LENGTH_STEP = 8
 _REMEMBERED = 1024
 
 
-def check_options(requested: RequestedOptions, limits: RequestLimits) -> None:
-    """Check decoding options against each other and the limits, before any work is done.
-
-    Raises:
-        InvalidOptionError: an option is out of range; the message names it.
-    """
-    choose_options(requested, limits, longest_source=limits.max_source_tokens)
-
-
 def choose_each(
     requested: RequestedOptions, limits: RequestLimits, inputs: Sequence[ModelInput]
 ) -> DecodingOptions | list[DecodingOptions]:

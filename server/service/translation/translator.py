@@ -16,7 +16,7 @@ from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.options import Way
 from server.service.translation.cached_decoding import CachedDecoder, Phase
-from server.service.translation.decoding_options import check_options, choose_each, with_token_scores
+from server.service.translation.decoding_options import choose_each, choose_options, with_token_scores
 from server.service.translation.request import RequestedOptions, Translation, TranslationRequest, Work
 from server.service.translation.sentence_cache import SentenceCache
 
@@ -83,7 +83,7 @@ class Translator:
         Raises:
             InvalidOptionError: an option is out of range for this model; the message names it.
         """
-        check_options(requested, self.limits)
+        choose_options(requested, self.limits, self.limits.max_source_tokens)
 
     async def translate(
         self, request: TranslationRequest, source: str, target: str, glossary: Glossary | None = None
