@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Literal
 
 from server.engine.options import DecodingOptions
 from server.engine.sequence import SequenceResult
@@ -14,8 +13,6 @@ from server.engine.source import Source
 from server.errors import AbortedError, DeadlineExceededError
 from server.service.models.served_model import ServedModel
 from server.service.translation.sentence_cache import Key, SentenceCache
-
-Phase = Literal["queued", "running"]
 
 # The engine itself ends a sentence whose deadline has passed, between two steps. This much later we stop
 # waiting for it, in case a single run takes longer.
@@ -35,7 +32,6 @@ class CachedDecoder:
         self._model = model
         self._cache = cache
         self._clock = clock
-        self._futures: dict[str, Sequence[Future[SequenceResult]]] = {}
 
     async def decode(
         self,
@@ -89,16 +85,6 @@ class CachedDecoder:
             len(found) - found.count(None),
         )
 
-    def phase(self, request_id: str) -> Phase:
-        """Say how far a request has come whose `decode` has not ended.
-
-        It is `running` once a sentence of it has left the queue.
-        """
-        started = any(
-            future.done() for future in self._futures.get(request_id, ())
-        ) or self._model.engine.decoding(request_id)
-        return "running" if started else "queued"
-
     async def _compute(
         self,
         request_id: str,
@@ -107,15 +93,13 @@ class CachedDecoder:
         deadline_s: float,
     ) -> list[SequenceResult]:
         engine = self._model.engine
-        futures = self._futures[request_id] = engine.submit(request_id, sequences, options, deadline_s)
+        futures = engine.submit(request_id, sequences, options, deadline_s)
         try:
             timeout_s = max(0.0, deadline_s - self._clock()) + _DEADLINE_GRACE_S
             return await wait_for_all(futures, timeout_s)
         except BaseException:
             engine.abort(request_id)
             raise
-        finally:
-            del self._futures[request_id]
 
 
 async def wait_for_all(futures: Sequence[Future[SequenceResult]], timeout_s: float) -> list[SequenceResult]:

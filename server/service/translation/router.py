@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from server.engine.limits import EngineStats
 from server.errors import (
@@ -20,7 +20,6 @@ from server.service.text.detection.triage import Finding, is_of_none
 from server.service.text.glossary.entries import Glossary
 from server.service.text.glossary.store import GlossaryStore
 from server.service.text.languages import AUTO, UNDETERMINED, Detection, Directions
-from server.service.translation.cached_decoding import Phase
 from server.service.translation.model_slot import ModelSlot, merge_stats
 from server.service.translation.request import Translation, TranslationRequest, gathered, through
 from server.service.translation.translator import Translator
@@ -65,7 +64,6 @@ class Router:
         self.slots = tuple(slots)
         self._pivots = pivots
         self.glossaries = glossaries or GlossaryStore()
-        self._under_way: dict[str, dict[str, Translator]] = {}
         self._routes: dict[tuple[str, str], tuple[Leg, ...]] = {}
         self.find_routes()
 
@@ -143,10 +141,7 @@ class Router:
         for place, finding in enumerate(findings):
             if finding.source is not None:
                 groups.setdefault(finding.source, []).append(place)
-        try:
-            parts = await self._translate_groups(request, groups, target)
-        finally:
-            self._under_way.pop(request.request_id, None)
+        parts = await self._translate_groups(request, groups, target)
         if stated is None:
             detected = tuple(finding.detected for finding in findings if finding.detected is not None)
             return replace(gathered(request.texts, parts, target, target), detected=detected)
@@ -166,11 +161,7 @@ class Router:
         check_texts(request.texts, slot.translator.limits, field, are_features=reads_features)
         ((source, target),) = slot.model.manifest.pairs
         with slot.translator as translator:
-            self._under_way[request.request_id] = {request.request_id: translator}
-            try:
-                return await translator.translate(request, source, target)
-            finally:
-                del self._under_way[request.request_id]
+            return await translator.translate(request, source, target)
 
     def find_generator(self, name: str | None) -> ModelSlot:
         """Find the model of `POST /generate` by its name; None if there is only one.
@@ -204,14 +195,11 @@ class Router:
             return [Detection(code, 0) for code in (UNDETERMINED, *self.directions.codes)]
         return await self._offload(len(text), lambda: rank(text, self.directions.codes))
 
-    def phase(self, request_id: str) -> Phase:
-        """Say how far a request has come that `translate` is working on.
-
-        It is `running` once a sentence of it has left the queue.
-        """
-        parts = self._under_way.get(request_id, {})
-        running = any(translator.phase(part) == "running" for part, translator in parts.items())
-        return "running" if running else "queued"
+    def phase(self, request_id: str) -> Literal["queued", "running"]:
+        """Say how far a request has come: `running` while a sentence of it is out of the queue."""
+        parts = [request_id, *(f"{request_id}/{number}" for number in range(len(self.directions.sources)))]
+        engines = [slot.model.engine for slot in self.slots]
+        return "running" if any(engine.decoding(part) for engine in engines for part in parts) else "queued"
 
     async def close(self, timeout_s: float) -> None:
         """Close every engine there is, after `timeout_s` whatever they do; for the end of the server."""
@@ -275,8 +263,7 @@ class Router:
             # From here on a reload changes nothing for this request.
             if rest:
                 with rest[0].slot.translator as second:
-                    return await self._pivoted(part, whole, translator, first, second, rest[0])
-            self._under_way.setdefault(whole.request_id, {})[part.request_id] = translator
+                    return await self._pivoted(part, translator, first, second, rest[0])
             return await translator.translate(part, source, target, glossary)
 
     def _glossary(self, request: TranslationRequest, source: str, target: str) -> Glossary | None:
@@ -295,7 +282,6 @@ class Router:
     async def _pivoted(
         self,
         request: TranslationRequest,
-        whole: TranslationRequest,
         opening: Translator,
         first: Leg,
         closing: Translator,
@@ -313,12 +299,9 @@ class Router:
                 f"attention: {first.source} to {second.target} goes through {second.source}; no model looks "
                 "from one to the other"
             )
-        under_way = self._under_way.setdefault(whole.request_id, {})
-        under_way[request.request_id] = opening
         middle = await opening.translate(
             replace(request, options=request.options.for_pivot()), first.source, first.target
         )
-        under_way[request.request_id] = closing
         best = tuple(text.hypotheses[0] for text in middle.texts)
         try:
             last = replace(request, texts=best, markup_language=first.source)

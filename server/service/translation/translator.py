@@ -15,7 +15,7 @@ from server.service.text.codec import Document, Reading, TextCodec
 from server.service.text.explanation.requirements import check_explanations
 from server.service.text.glossary.entries import Glossary
 from server.service.text.options import Way
-from server.service.translation.cached_decoding import CachedDecoder, Phase
+from server.service.translation.cached_decoding import CachedDecoder
 from server.service.translation.decoding_options import choose_each, choose_options, with_token_scores
 from server.service.translation.request import RequestedOptions, Translation, TranslationRequest, Work
 from server.service.translation.sentence_cache import SentenceCache
@@ -181,13 +181,6 @@ class Translator:
         self.model.engine.attach(asyncio.get_running_loop())
         for source in self.model.manifest.sources:
             await asyncio.to_thread(self._codec.read, ["Warm up. Twice."], Way(source, source), Reading())
-
-    def phase(self, request_id: str) -> Phase:
-        """Say how far a request has come that `translate` is working on.
-
-        It is `running` once a sentence of it has left the queue.
-        """
-        return self._decoder.phase(request_id)
 
     def close(self) -> None:
         """Stop the threads for text; the engine is not touched."""

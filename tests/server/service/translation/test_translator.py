@@ -96,7 +96,6 @@ def test_cancelling_aborts_the_request() -> None:
         task = asyncio.create_task(translator.translate(request("one. two."), "en", "de"))
         while not engine.waiting:
             await asyncio.sleep(0.001)
-        assert translator.phase("r1") == "queued"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
