@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from server.service.text.detection.word_lists import words
 from server.service.text.protection.patterns import MATH
@@ -54,7 +55,7 @@ _ELEMENTS = _ALONE | words(
 )
 # Of XLIFF: each stands for something of the source document, a word or a mark.
 _STANDS_FOR = frozenset(["x", "ph", "bx", "ex", "bpt", "ept", "it"])
-_TEX_END = re.compile(r"\\.|[{}]|''")
+_TEX_MARK = re.compile(r"\\.|[{}]|``|''")
 _OVERRIDE = re.compile(r"\{\\([ibus])([01])\}")
 _DEPTH = 100  # how many open brackets and elements are looked at
 
@@ -250,13 +251,26 @@ class _Scanner:
 
     def _tex(self, start: int, end: int) -> None:
         """Make a pair of a command of TeX and its last brace, or of the quotes of TeX."""
-        depth = 0
-        for match in _TEX_END.finditer(self._source, end, end + 2000):
-            if match[0] == ("''" if self._source[start] == "`" else "}") and depth == 0:
-                pair = self._number()
-                self._marks += _Mark(start, end, pair, opens=True), _Mark(*match.span(), pair)
-                return
-            depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if closing := self._tex_ends.get(end):
+            pair = self._number()
+            self._marks += _Mark(start, end, pair, opens=True), _Mark(*closing, pair)
+
+    @cached_property
+    def _tex_ends(self) -> dict[int, tuple[int, int]]:
+        """Where the braces and quotes of TeX end, by the offset behind those that open them."""
+        opened: list[tuple[str, int]] = []
+        ends = {}
+        for match in _TEX_MARK.finditer(self._source):
+            if match[0] in ("{", "``"):
+                opened.append((match[0], match.end()))
+            elif match[0] == "}":
+                while opened and opened[-1][0] != "{":  # quotes do not reach out of braces
+                    opened.pop()
+                if opened:
+                    ends[opened.pop()[1]] = match.span()
+            elif match[0] == "''" and opened and opened[-1][0] == "``":
+                ends[opened.pop()[1]] = match.span()
+        return ends
 
     def _tag(self, match: re.Match[str]) -> int:
         name, start, end = match["name"].lower(), match.start(), match.end()

@@ -52,6 +52,7 @@ def read(source: str, references: tuple[str, ...] = ()) -> Segment:
             "A b d",
             "\\section{ \\emph{ } } \\label{c} ~\\cite[5]{e}",
         ),
+        ("\\emph{a ``b {c}'' d} ``e } f''", "a b {c} d ``e } f''", "\\emph{ `` '' }"),
         ("\\*a\\* \\[b\\]", "a b", "\\* \\* \\[ \\]"),
     ],
 )
