@@ -18,7 +18,6 @@ from export.fetch.argos import fetch_argos
 from export.fetch.download import FetchError
 from export.fetch.firefox import fetch_firefox
 from export.fetch.hub import fetch_repository, full_name
-from export.fetch.listing import PLACES, list_offers
 from export.gate_texts import ExportError
 from export.pipeline import ExportOptions, export_bundle
 from export.quality_gates import GateError
@@ -100,17 +99,6 @@ def run_pull(
         import_model(str(origin), target, kind, called, options, report)
 
     return _run("pull", work)
-
-
-def run_list(source: str, target: str) -> int:
-    """Print which models of a pair can be fetched; not 0 if no place could be asked."""
-    offers, problems = list_offers(source, target)
-    width = max(len(offer.name) for offer in offers)
-    for offer in offers:
-        sys.stdout.write(f"{offer.name:{width}}  {offer.license:12}  {offer.note}\n")
-    for problem in problems:
-        sys.stderr.write(f"dragoman pull: {problem}".replace("\n", " ") + "\n")
-    return EXIT_FAILED if len(problems) == len(PLACES) else 0
 
 
 def run_shortlist(bundle: Path, out: Path, options: ShortlistOptions, *, force: bool) -> int:

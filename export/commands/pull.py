@@ -60,16 +60,18 @@ def pull(
     HF_ENDPOINT, ARGOS_PACKAGE_INDEX and FIREFOX_SETTINGS_SERVER name mirrors. What has been fetched stays in
     a cache.
     """
-    from export.cli import run_list, run_pull
+    if list_only:
+        from export.fetch.listing import print_offers  # without torch, which takes seconds
+
+        if len(names) != 2:
+            raise typer.BadParameter("two languages: --list en de", param_hint="--list")
+        raise typer.Exit(0 if print_offers(*names) else 1)
+    if len(names) != 1:
+        raise typer.BadParameter("one model at a time", param_hint="NAME")
+    from export.cli import run_pull
     from export.convert.vocabularies.vocabulary import ImportNames
     from export.pipeline import ExportOptions
 
-    if list_only:
-        if len(names) != 2:
-            raise typer.BadParameter("two languages: --list en de", param_hint="--list")
-        raise typer.Exit(run_list(*names))
-    if len(names) != 1:
-        raise typer.BadParameter("one model at a time", param_hint="NAME")
     text = dev_source or calibration
     options = ExportOptions(
         precision=precision or ("int8" if text else "fp32"),

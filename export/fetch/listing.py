@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -26,6 +27,21 @@ class Offer(NamedTuple):
     note: str
 
 
+def print_offers(source: str, target: str) -> bool:
+    """Print which models of a pair can be fetched, and on stderr why some places could not be asked.
+
+    Returns:
+        Whether any could.
+    """
+    offers, problems = list_offers(source, target)
+    width = max(len(offer.name) for offer in offers)
+    for offer in offers:
+        sys.stdout.write(f"{offer.name:{width}}  {offer.license:12}  {offer.note}\n")
+    for problem in problems:
+        sys.stderr.write(f"dragoman pull: {problem}".replace("\n", " ") + "\n")
+    return len(problems) < len(_PLACES)
+
+
 def list_offers(source: str, target: str) -> tuple[list[Offer], list[str]]:
     """List models of a pair: those of two languages as their places name them, then those of many.
 
@@ -38,7 +54,7 @@ def list_offers(source: str, target: str) -> tuple[list[Offer], list[str]]:
     """
     offers: list[Offer] = []
     problems = []
-    for ask in PLACES:
+    for ask in _PLACES:
         try:
             offers += ask(source, target)
         except FetchError as error:
@@ -82,5 +98,4 @@ def _in_index(source: str, target: str) -> Iterator[Offer]:
         yield Offer(newest.name, "none stated", f"version {newest.version}")
 
 
-PLACES = (_on_hub, _in_index, _of_firefox)
-"""That are asked for models."""
+_PLACES = (_on_hub, _in_index, _of_firefox)

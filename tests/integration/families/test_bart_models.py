@@ -58,7 +58,7 @@ def defaults(manifest: Manifest, beams: int) -> DecodingOptions:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_writes_what_generate_writes_by_its_own_defaults(bundle: Path, directory: Path) -> None:
-    check_outputs(bundle, directory, 130)
+    check_outputs(bundle, directory, 65)
 
 
 @pytest.mark.exhaustive

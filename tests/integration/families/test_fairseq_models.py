@@ -67,7 +67,7 @@ class _Reference(Reference):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("beams", [1, 4])
 def test_writes_what_generate_writes(served: Served, directory: Path, family: Family, beams: int) -> None:
-    check_outputs(served, directory, family, beams, 130)
+    check_outputs(served, directory, family, beams, 65)
 
 
 @pytest.mark.exhaustive
@@ -96,7 +96,7 @@ def check_outputs(served: Served, directory: Path, family: Family, beams: int, c
         expected = reference.generate(texts, num_beams=beams, **reference.forced)
         found = served.generate(texts, options, direction)
         assert found == expected
-        assert len({tuple(row) for row in found}) > 40, "targets differ"
+        assert len({tuple(row) for row in found}) > 30, "targets differ"
 
 
 def test_scores_and_ids_are_those_of_transformers(directory: Path, family: Family, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_scores_and_ids_are_those_of_transformers(tmp_path: Path, kind: str) -> 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["flan", "umt5"])
 def test_writes_what_generate_writes(tmp_path: Path, kind: str) -> None:
-    check_outputs(tmp_path, kind, 130)
+    check_outputs(tmp_path, kind, 65)
 
 
 @pytest.mark.exhaustive
