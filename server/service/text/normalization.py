@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import partial
 
-from server.service.text.reading.abbreviations import LONG_BESIDE, LONG_FORMS
+from server.service.text.reading.abbreviations import LONG_BEFORE_NUMBERS, LONG_BESIDE, LONG_FORMS
 from server.service.text.segment import Segment
 
 # Soft hyphens, zero width, marks of direction, variation selectors, byte order mark.
@@ -37,7 +37,7 @@ _DASH = re.compile(
 )
 _LONGEST_WORD = 64
 _SHORT = re.compile(
-    r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
+    r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt|UU)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
     r"(?! J\.-C)"  # `av. J.-C.` has nothing to do with avenues
 )
 """Abbreviations of one to three parts, not at the end, where the full stop may be that of the sentence."""
@@ -91,8 +91,12 @@ def spell_out(segment: Segment, language: str, count_pieces: Callable[[str], int
     if long_of is None or "." not in segment.text:
         return segment
 
+    before_numbers = LONG_BEFORE_NUMBERS.get(language, {})
+
     def written_out(match: re.Match[str]) -> str:
         short = "".join(match[0].split())
+        if short in before_numbers and match.string[match.end() : match.end() + 2].strip()[:1].isdigit():
+            return before_numbers[short]
         known, lower = long_of.get(short), long_of.get(short[:1].lower() + short[1:])
         long = known or (lower and _as_begun(lower, match))
         return long if long and count_pieces(short) >= _SPELLED else match[0]

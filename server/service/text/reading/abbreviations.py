@@ -111,7 +111,7 @@ LONG_FORMS = {
     "de": {
         "z.B.": "zum Beispiel", "d.h.": "das heißt", "u.a.": "unter anderem", "i.d.R.": "in der Regel",
         "bzw.": "beziehungsweise", "ggf.": "gegebenenfalls", "evtl.": "eventuell", "bspw.": "beispielsweise",
-        "inkl.": "inklusive", "ca.": "circa", "vgl.": "vergleiche", "sog.": "sogenannt", "Nr.": "Nummer",
+        "inkl.": "inklusive", "ca.": "etwa", "vgl.": "vergleiche", "sog.": "sogenannt", "Nr.": "Nummer",
         "zzt.": "zurzeit", "z.Zt.": "zurzeit", "z.T.": "zum Teil",
         "zzgl.": "zuzüglich", "abzgl.": "abzüglich",
         "exkl.": "ohne", "MwSt.": "Mehrwertsteuer", "v.a.": "vor allem", "mind.": "mindestens",
@@ -133,16 +133,27 @@ LONG_FORMS = {
 }  # fmt: skip
 """What abbreviations stand for, written without the white space within them."""
 
+LONG_BEFORE_NUMBERS = {
+    "en": {
+        "Jan.": "January", "Feb.": "February", "Apr.": "April", "Aug.": "August", "Sep.": "September",
+        "Sept.": "September", "Oct.": "October", "Nov.": "November", "Dec.": "December",
+    },
+    "de": {"mind.": "mindestens"},
+}  # fmt: skip
+"""The same of those that mean it before a number only: `Dec. 3`, but `Ask Jan.`"""
+
 LONG_BESIDE = {
     "de": (
         (re.compile(r"(?<![\w-])([A-ZÄÖÜ][a-zß-ÿ]{2,30})(?:[*:_]|/-?)in(nen)?(?!\w)"), r"\1in\2"),
         (re.compile(r"(?<![\w-])([A-ZÄÖÜ][a-zß-ÿ]{2,30})Innen(?!\w)"), r"\1innen"),
         (re.compile(r"(?<=[a-zß-ÿ]e)[*:/][nrs](?!\w)"), ""),
         (re.compile(r"(?<=[ijnr])[*:](?=e[nrs]?(?!\w))"), ""),
+        (re.compile(r"(?<![\w.])[Cc]a\.(?= ?\w)"), "etwa"),
     ),
     "en": (
         # `No. 5` is known from laws; `oh no. 2 of them` is none.
         (re.compile(r"(?<![\w.])(?<![Oo]h )(?<!said )(?<!says )(?<!say )no\.(?= ?\d)"), "number"),
+        (re.compile(r"(?<![\w.])(?<![.!?…:] )No\.(?= ?\d)"), "number"),
         (re.compile(r"(?<=\d )hrs(?!\w|\. [a-z])"), "hours"),
         (re.compile(r"(?<![^\s(])w/o(?= ?\w)"), "without"),
         (re.compile(r"(?<![^\s(])w/(?= ?\w)"), "with"),
@@ -153,7 +164,7 @@ LONG_BESIDE = {
         (re.compile(r"(?<![\w.])ss?\.(?= ?[IVX]+(?!\w))"), "siglo"),
     ),
 }
-"""What others stand for beside what follows or precedes them: `no. 5`, `w/o x`, `s. XX`, `Kolleg*innen`."""
+"""What others stand for beside what follows or precedes them: `no. 5`, `w/o x`, `Kolleg*innen`."""
 
 
 @cache

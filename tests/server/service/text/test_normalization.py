@@ -158,11 +158,12 @@ def test_a_tag_stays_between_its_letters(text: str, place: int) -> None:
     ("language", "text", "expected"),
     [
         ("de", "Es ist z. B. hier, d.h. dort.", "Es ist zum Beispiel hier, das heißt dort."),
-        ("de", "Z.B. Nr. 5 (ca. drei)", "Zum Beispiel Nummer 5 (circa drei)"),
+        ("de", "Z.B. Nr. 5 (evtl. drei)", "Zum Beispiel Nummer 5 (eventuell drei)"),
         ("en", "a file (e.g. if it is new)", "a file (for example if it is new)"),
         ("fr", "une ville, p. ex. Lyon", "une ville, par exemple Lyon"),
         ("es", "una ciudad, p. ej. Soria", "una ciudad, por ejemplo Soria"),
         ("de", "Er ist z. Zt. hier", "Er ist zurzeit hier"),
+        ("es", "En EE. UU. hay", "En Estados Unidos hay"),
         ("es", "La Sra. Ruiz; Avda. Sol", "La señora Ruiz; avenida Sol"),
         ("fr", "Tél. : non, av. Foch", "Téléphone : non, avenue Foch"),
         ("de", "Im 19. Jh. war", "Im 19. Jahrhundert war"),
@@ -182,7 +183,14 @@ def test_abbreviations_that_a_model_would_spell_are_written_out(
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
-        ("en", "Order no. 4711 is No. 5.", "Order number 4711 is No. 5."),
+        ("en", "Order no. 4711 is No. 5.", "Order number 4711 is Number 5."),
+        ("en", "No. 5 is it. Oh? No. 2 broke. No, not No.", "Number 5 is it. Oh? No. 2 broke. No, not No."),
+        (
+            "en",
+            "On Sept. 5 or Dec. 3, ask Jan. He is in.",
+            "On September 5 or December 3, ask Jan. He is in.",
+        ),
+        ("de", "Es hat ca. 5 m, mind. 3 m, ca.", "Es hat etwa 5 m, mindestens 3 m, ca."),
         ("en", "Tell no. 12 to wait, no.", "Tell number 12 to wait, no."),
         ("en", "Oh no. 2 broke. He said no. 5 left.", "Oh no. 2 broke. He said no. 5 left."),
         ("en", "tea w/o sugar, w/ milk (w/ice)", "tea without sugar, with milk (with ice)"),
