@@ -19,7 +19,12 @@ CAPITAL_NOUNS = frozenset({"de", "lb"})
 _ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*)(?!\w)")
 _INNER_STOP = re.compile(r"[.!?…]\s+\S")
 # Where a translation may well end a sentence.
-_INNER_END = re.compile(r"(?:[!?…,;:–—]|(?<!\d)\.)\s+\S")  # `2. Mai` goes on
+_INNER_END = re.compile(r"(?:[!?…;:–—]|\.\.)\s+\S")
+_TITLE_STOP = re.compile(
+    r"\b(?:Herrn?|Frau|[Ss]eñor(?:a|ita)?|[Mm]adame|[Mm]onsieur|[Mm]ademoiselle)(\.)(?= [^\W\d_])"
+)
+"""A full stop of the source's `Mrs.`, behind a title that has none."""
+_BEFORE_YEAR = re.compile(r"(\w{3,})\. (?=\d{4}(?!\d))")
 _WORD = re.compile(r"\w+")
 _POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
 """German words that may have their capital for politeness."""
@@ -46,7 +51,7 @@ def shape(source: str, target: Target, source_language: str, target_language: st
         inner = [
             *_quotes(source, target),
             *_three_points(source, target),
-            *_inner_stops(source, target, target_language),
+            *_inner_stops(source, target, source_language, target_language),
         ]
         target = target.edited(_disjoint(inner))
     edits = _final_mark(source, target, target_language)
@@ -55,17 +60,27 @@ def shape(source: str, target: Target, source_language: str, target_language: st
     return target.edited(_disjoint(edits))
 
 
-def _inner_stops(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:
-    """Make commas of full stops within a sentence whose source goes on there."""
+def _inner_stops(
+    source: str, target: Target, source_language: str, language: str
+) -> list[tuple[int, int, str]]:
+    """Make commas of full stops within a sentence whose source goes on there; behind a title, nothing."""
     if not _INNER_STOP.search(target.text) or _INNER_END.search(source):
         return []
     kept = [(span.start, span.end) for span in target.spans]
-    edits = []
-    for border in sentence_borders(target.text, language, kept):
+    edits = [(*match.span(1), "") for match in _TITLE_STOP.finditer(target.text)]
+    if ". " in source and sentence_borders(source, source_language):
+        return edits
+    known = abbreviations(language)
+    years = [
+        match.end()
+        for match in _BEFORE_YEAR.finditer(target.text)
+        if match[1].lower() not in known.numbered | known.final
+    ]
+    for border in sorted({*sentence_borders(target.text, language, kept), *years}):
         end = len(target.text[:border].rstrip())
         start = len(target.text[:end].rstrip(".!?…"))
         start = max([start, *(last for first, last in kept if first < end)])  # a span's own marks stay
-        if start < end < len(target.text.rstrip()):
+        if start < end < len(target.text.rstrip()) and (start, end, "") not in edits:
             edits.append((start, end, ","))
             if not any(first <= border < last for first, last in kept):
                 edits += _small_letter(source, target.text, border, language)
