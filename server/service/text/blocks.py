@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from server.service.text.normalization import fold_spaces, normalize, spell_out
+from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.patterns import find_spans, has_spans_of_letters
 from server.service.text.protection.symbols import (
     COLON,
@@ -14,12 +15,14 @@ from server.service.text.protection.symbols import (
     MAY_SEPARATE,
     OPERATORS,
     SEPARATOR,
+    aside,
     direct_speech,
     items,
     pairs_to_tags,
     signs_to_tags,
 )
 from server.service.text.protection.writing import write, write_segment
+from server.service.text.reading.abbreviations import abbreviations
 from server.service.text.reading.edges import frame
 from server.service.text.reading.segmentation import sentence_borders
 from server.service.text.segment import Segment, Span
@@ -87,7 +90,7 @@ def _prepared(block: Segment, language: str, vocabulary: Vocabulary, protect: Se
 
 def _sentences(block: Segment, language: str, vocabulary: Vocabulary, *, split: bool) -> Iterator[Segment]:
     """Cut a block and make what the model cannot read spans and tags."""
-    for part in block.cut(_separators(block, reads_colons=vocabulary.knows(":"))):
+    for part in block.cut(_separators(block, language, reads_colons=vocabulary.knows(":"))):
         if not _LETTERS.search(part.text):
             yield part
             continue
@@ -161,16 +164,19 @@ def _overlap(spans: Sequence[Span], starts: Sequence[int], start: int, end: int)
     return index >= 0 and spans[index].end > start
 
 
-def _separators(block: Segment, *, reads_colons: bool) -> list[int]:
-    """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`.
+def _separators(block: Segment, language: str, *, reads_colons: bool) -> list[int]:
+    """Cut before and behind signs that part what belongs to no common sentence: `Home » Chairs`, and asides.
 
     For a model without a colon, what stands before one is a sentence, too.
     """
     text = block.text
     begun = items(block) if block.tags else []
+    behind = aside(text, abbreviations(language).starters if language in CAPITAL_NOUNS else None)
+    if behind and not any(span.start < behind for span in block.spans):
+        begun.append(behind)
     colons = () if reads_colons else [(match.end(), match.end()) for match in COLON.finditer(text)]
     if not colons and not MAY_SEPARATE.search(text):
-        return begun
+        return sorted(begun)
     starts = [span.start for span in block.spans]
     are_quotes = "«" in text and "»" in text
     is_sentence = text.rstrip()[-1:] in FINAL_MARKS

@@ -155,6 +155,12 @@ SINGLE_QUOTED = re.compile(
     r"(?<![\w'’\"“„])'(?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})'(?!\w)"
 )
 """Names of buttons, and words spoken of: the `'Save'` button, `'{name}'`; neither apostrophes nor speech."""
+_WORD_ALONE = re.compile(
+    r"(?<!\w)(?:\"(?=\w+\")|“(?=\w+[”“\"])|„(?=\w+[“”])|«(?=\s?\w+\s?»)|\((?=\w+\))|\[(?=\w+\]))"
+    r"(?![A-ZÀ-Þ]{2})\s?[^\W\d_]{2,40}\s?[\"“”»)\]](?!\w)"
+)
+"""A word in quotes or brackets: models know few words that begin behind a mark."""
+_ASIDE = re.compile(r"\s*[(\[](?=[^()\[\]\n]*[^\W\d_]{2})[^()\[\]\n]{2,60}[)\]]\s+(?=[\"“„«¿¡]?([^\W\d_]+))")
 
 
 def direct_speech(text: str) -> list[tuple[int, int]]:
@@ -180,12 +186,28 @@ def direct_speech(text: str) -> list[tuple[int, int]]:
     return found
 
 
+def aside(text: str, starters: Collection[str] | None) -> int:
+    """Find where a sentence begins behind what stands in brackets before it, `(laughing) You are funny!`.
+
+    Args:
+        text: of a block.
+        starters: words that begin sentences, if other words have capitals, too.
+
+    Returns:
+        Its offset; 0 if there is none.
+    """
+    match = _ASIDE.match(text) if text.lstrip()[:1] in ("(", "[") else None
+    if match is None or not match[1][0].isupper():
+        return 0
+    return match.end() if starters is None or match[1].lower() in starters else 0
+
+
 def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: False) -> Segment:
     """Take quotes and brackets out of the text and make them tags, two for each pair.
 
     Args:
         segment: a block or sentence.
-        knows: whether the model has a character; a pair stays if it has both marks.
+        knows: whether the model has a character; a pair around several words stays if it has both marks.
 
     Returns:
         The segment; the same object if it has no pair.
@@ -243,11 +265,14 @@ def _pairs(text: str, inside: Collection[int], knows: Callable[[str], bool]) -> 
             opened.append((place, "«"))
         elif character == '"' and not knows(character):
             opened.append((place, '"'))
+    begun = {start for start, _ in pairs}
     pairs += [
         (match.start(), match.end() - 1)
-        for match in SINGLE_QUOTED.finditer(text)
+        for pattern in (SINGLE_QUOTED, _WORD_ALONE)
+        for match in pattern.finditer(text)
         if match.start() not in inside
         and match.end() - 1 not in inside
-        and not (knows(match[0][0]) and knows(match[0][-1]))
+        and match.start() not in begun
+        and (pattern is _WORD_ALONE or not (knows(match[0][0]) and knows(match[0][-1])))
     ]
     return pairs

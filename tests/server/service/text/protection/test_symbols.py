@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.service.text.protection.symbols import before_letter, pairs_to_tags, signs_to_tags, spaced
+from server.service.text.protection.symbols import (
+    aside,
+    before_letter,
+    pairs_to_tags,
+    signs_to_tags,
+    spaced,
+)
 from server.service.text.protection.writing import write_segment
 from server.service.text.segment import Escape, Segment, Span, Tag
 
@@ -180,7 +186,44 @@ def test_a_mnemonic_is_before_a_letter(at: int, output: str, expected: int) -> N
 @pytest.mark.parametrize("known", ["«", "»"])
 def test_a_pair_of_which_the_model_has_one_mark_leaves(known: str) -> None:
     assert pairs_to_tags(Segment("He said « yes » to it."), known.__contains__).text == "He said yes to it."
-    assert pairs_to_tags(Segment("He said « yes »"), "«»".__contains__).text == "He said « yes »"
+    assert pairs_to_tags(Segment("Say « oh yes »"), "«»".__contains__).text == "Say « oh yes »"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('The "old" rules', "The old rules"),
+        ("Dit « oui » et „ja“, “si”", "Dit oui et ja, si"),
+        ("Password (again), [red]", "Password again, red"),
+        ('"a b" and "c d"', '"a b" and "c d"'),
+        ("the EU (EU), article(s), print(x), (x)", "the EU (EU), article(s), print(x), (x)"),
+    ],
+)
+def test_a_word_alone_leaves_its_marks_though_the_model_has_them(text: str, left: str) -> None:
+    segment = pairs_to_tags(Segment(text), lambda _: True)
+    assert segment.text == left
+    assert write_segment(segment) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(laughing) You are funny!", 11),
+        (" [Draft] When does it leave?", 9),
+        ('(softly) "Come in."', 9),
+        ("(12) You are", 0),
+        ("(the red one) is mine", 0),
+        ("You (laughing) Are", 0),
+        ("(open", 0),
+    ],
+)
+def test_what_stands_in_brackets_before_a_sentence_is_an_aside(text: str, expected: int) -> None:
+    assert aside(text, None) == expected
+
+
+def test_a_noun_begins_no_sentence_behind_an_aside() -> None:
+    assert aside("(kleine) Kinder spielen.", frozenset({"du"})) == 0
+    assert aside("(lacht) Du bist lustig!", frozenset({"du"})) == 8
 
 
 @pytest.mark.parametrize(
