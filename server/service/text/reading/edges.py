@@ -1,5 +1,6 @@
 """What stands around a sentence and is none of it: white space, brackets, bullets, tags around all of it."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,9 @@ from server.service.text.segment import Segment
 
 _PAIRS = dict(zip('([{“„«‹‘"»‚', ')]}”“»›’"«‘', strict=True))
 # In front of a sentence, before a space.
-_BULLETS = frozenset("-–—•·*>|»+~=#→:;,./\\")
+_BULLETS = frozenset("-–—•·*>|»+~=#→:;,./\\<")
+_POINTS = re.compile(r"(?:\.{2,4}|…)\s*(?=[^\W\d_])")
+"""Of a sentence that goes on: `...and then he left.`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class _Ends:
         return at <= self.start if step > 0 else at >= self.end
 
     def _marks(self) -> bool:
-        """Brackets and quotes around all of it, and bullets before it."""
+        """Brackets and quotes around all of it, and bullets and points before it."""
         if self.front <= self.back and (
             self.tags[self.front].at <= self.start or self.tags[self.back].at >= self.end
         ):
@@ -131,6 +134,9 @@ class _Ends:
             return False
         if text[start] in _BULLETS and start + 1 < end and text[start + 1] == " ":
             self.start += 1
+            return True
+        if points := _POINTS.match(text, start, end):
+            self.start = points.end()
             return True
         closing = _PAIRS.get(text[start])
         if closing is None or end - start < 3 or text[end - 1] != closing:
