@@ -246,11 +246,18 @@ def _spelled(text: str, language: str) -> Counter[str]:
 
 
 def marks_agree(source: Segment, target: Target) -> bool:
-    """Tell whether brackets and double quotes are as many as in the source, and single ones not fewer."""
+    """Tell whether brackets and paired double quotes are as many as in the source, single ones not fewer."""
     if singles := len(SINGLE_QUOTED.findall(source.text)):
         opened = [match["opening"] is not None for match in SINGLE_MARKS.finditer(target.text)]
         if min(opened.count(True), opened.count(False)) < singles:
             return False
     if any(source.text.count(mark) != target.text.count(mark) for mark in _BRACKETS):
         return False
+    if _are_paired(source.text) and not _are_paired(target.text):
+        return False
     return sum(map(source.text.count, QUOTES)) == sum(map(target.text.count, QUOTES))
+
+
+def _are_paired(text: str) -> bool:
+    """Tell whether quotes are of one kind with those that close them: neither `«Yes”` nor `«Yes"`."""
+    return text.count("«") == text.count("»") and text.count('"') % 2 == 0

@@ -128,6 +128,9 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     mark, has = wanted.strip(), text[start:].strip()
     if mark == "." and start == free_from and text[:start].endswith("."):
         mark = ""  # an abbreviation that is kept ends the sentence, too: `5 p.m.`
+    closed = _closed_marks(text, free_from) if mark == "." and not has else range(0)
+    if text[closed.start : closed.stop] == ".":  # from within the quote to behind it
+        return [(closed.start, closed.stop, ""), (len(text), len(text), mark)]
     if has == mark or _same_mark(has, mark, "¡" in text):
         return [] if has or start == len(text) else [(start, len(text), "")]  # white space alone
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""

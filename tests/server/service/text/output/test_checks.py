@@ -254,6 +254,9 @@ def test_numbers_disagree(languages: str, source: str, target: str) -> None:
         ("The ‘Save’ button", "Die Schaltfläche 'Speichern'", True),
         ("The boys' and dogs' toys", "Die Spielzeuge", True),
         ("", "", True),
+        ("He said «yes».", "Er sagte «ja”.", False),
+        ('He said "yes".', 'Il dit « oui".', False),
+        ("He said “yes”.", "Er sagte „ja“.", True),
     ],
 )
 def test_marks(source: str, target: str, expected: bool) -> None:

@@ -38,6 +38,7 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("en-fr", "this and", "ceci et ", "ceci et"),
         ("de-en", "von Eva am 2. Mai", "from Eva. 2 May", "from Eva, 2 May"),
         ("fr-en", "Oui, « j’ai fini\u202f! »", 'Yes, "I am done!"', 'Yes, "I am done!"'),
+        ("es-en", "Dijo: «No».", 'He said: "No."', 'He said: "No".'),
         ("de-en", 'Heute "Keine Abholung"', 'Today "no pickup."', 'Today "no pickup"'),
     ],
 )
