@@ -30,7 +30,7 @@ from server.service.text.vocabulary import Vocabulary
 
 _LETTERS = re.compile(r"[^\W\d_]")
 _NO_EDGES = re.compile(r"\S+(?:\s+\S+)*")
-_TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
+_TWO_LETTERS = re.compile(r"(?![IVX]+[.)]\Z)[^\W\d_]{2}")
 # Nothing in it is protected, rewritten or cut.
 _PLAIN = re.compile(
     r"(?=[A-Za-zÀ-ž][A-Za-zÀ-ž,' \-]{1,299}+(?<! )[.!?]?\Z)(?=.*[A-Za-zÀ-ž]{2})"
@@ -198,7 +198,7 @@ def _separators(block: Segment, language: str, *, reads_colons: bool) -> list[in
 
 
 def _is_language(core: Segment) -> bool:
-    """Tell whether there is something to translate outside of the spans: a word of two letters or more."""
+    """Tell whether there is something to translate outside of the spans: a word of two letters, but no `IV.`."""
     if not core.spans:
         text = core.text
     else:

@@ -152,9 +152,9 @@ def _without_hyphenation(segment: Segment, count_pieces: Callable[[str], int]) -
 
 
 def _latin(word: str) -> str:
-    """Give a word its Latin letters if most of its letters are Latin and the others look like it."""
+    """Give a word its Latin letters if half of its letters are Latin and the others look like it."""
     others = len(_OTHER_SCRIPT.findall(word))
-    if not others or len(word) <= 2 * others:
+    if not others or len(word) < 2 * others:
         return word
     latin = word.translate(_LATIN)
     return word if _OTHER_SCRIPT.search(latin) else latin

@@ -13,7 +13,7 @@ from server.service.text.segment import Segment, Span, Tag, is_of_word
 # What a model without the character reads in its place.
 _INSTEAD = {
     "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "’": "'", "‘": "'", "‚": "'", "`": "'", "´": "'",
-    "–": "-", "—": "-", "‑": "-", "−": "-", "…": "...", "·": "-", "×": "x", "‐": "-", ";": ",",
+    "ʼ": "'", "–": "-", "—": "-", "‑": "-", "−": "-", "…": "...", "·": "-", "×": "x", "‐": "-", ";": ",",
 }  # fmt: skip
 _DASH = re.compile(r"(?<=[^\W\d_])[ \u00a0][—–-](?=[ \u00a0][^\W\d_])")
 """Around what is put in between. A model that has no `–` has seen no such dash, and reads a comma well."""

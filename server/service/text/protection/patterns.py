@@ -79,7 +79,8 @@ _HANDLE = "|".join([
     r"(?<![\w&/])#(?=\w{0,60}[^\W\d_])\w+",
 ])  # fmt: skip
 _PATH = "|".join([
-    r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]+",
+    # `C:\Program Files\x.exe`, but not `C:\x and D:\y`.
+    r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]+(?:(?: [A-Z(][^\s<>\"|?*\\/:.,;]{0,30}){1,3}\\[^\s<>\"|?*]+){0,9}",
     r"\\{2,4}[\w.\-]+\\[^\s<>\"|?*]+",
     r"(?<![\w/.:<])(?:~|\.{1,2})?(?:/[\w.@+\-]+){2,40}/?",
     r"(?<![\w/.:<])(?:~|\.{1,2})/[\w.@+\-]+/?",
@@ -101,7 +102,7 @@ _PROGRAMS = (
 )
 _PROGRAM = f"(?:{'|'.join(_PROGRAMS)})"
 _PROGRAM_ENDS = tuple(f"{name} " for name in _PROGRAMS)
-_OF_LETTERS = re.compile(r"et al\.|[ACGTU]{10}|IBAN|BIC|[IVXLCDM]{3}")
+_OF_LETTERS = re.compile(r"et al\.|[ACGTU]{10}|IBAN|IS[BS]N|BIC|[IVXLCDM]{3}")
 _SUBCOMMAND = (
     "up|down|pull|push|run|build|exec|logs|ps|restart|install|update|upgrade|remove|start|stop|status|enable"
     "|disable|clone|commit|checkout|merge|rebase|fetch|stash|add|init|test|ci|apply|get|delete"
@@ -147,7 +148,8 @@ _NUMBER = "|".join([
     # 1920×1080, 3 x 4 m, M8 x 40 mm
     r"(?<![\w.,])[A-Z]?\d+(?:[.,]\d+)?(?: ?[×✕x] ?\d+(?:[.,]\d+)?){1,3}"
     rf"(?:[ \u00a0\u202f]?{_SUFFIX})?(?!\w)",
-    r"(?:(?<!\w)IBAN:? )?[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![\w])|(?<!\w)IBAN(?!\w)",
+    r"(?:(?<!\w)IBAN:? )?[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![\w])",
+    r"(?<!\w)(?:IBAN|IS[BS]N)(?!\w)",
     r"(?<!\w)BIC(?!\w)(?:(?:[ \-][Cc]ode)?:? [A-Z]{6}[A-Z0-9]{2}(?:[A-Z0-9]{3})?(?!\w))?",
     r"\+\d{1,3}(?:[ .\-/]?(?:\d{1,5}|\(\d{1,5}\))){2,6}"  # telephone
     r"(?!\w|[.,]\d)(?! ?(?:[°€£](?!\d)|[%$](?![\w({])))",
@@ -222,7 +224,7 @@ _ALWAYS = re.compile(
             _CODE,
             MATH,
             _TEX,
-            r"(?<!\w)_{3,}(?!\w)",  # a line to fill in
+            r"(?<!\w)_{3,}(?!\w)|(?<!\S)(?:\.{4,}|(?:\. ){3,}\.)(?!\S)",  # a line to fill in, or to a number
             f"(?P<address>{_ADDRESS})",
             _PLACEHOLDER,
             f"(?P<path>{_PATH})",
@@ -240,7 +242,7 @@ _PLAIN = re.compile(r"\d[\d.,:'’]*")
 _FEW_DIGITS = 6
 # A text without any of these holds nothing of the above; most texts have none.
 _SOME = re.compile(
-    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\(\)|([A-Za-z])\1{3}"
+    r"[\d{}%$@#`\\/<\[_:+=€£¥°&|₀-₉⌘⌥⇧⌃]|www\.|\.\w|\.\.\.\.|\. \.|\(\)|([A-Za-z])\1{3}"
     rf"|{_OF_LETTERS.pattern}|{_FREE}(?:--?[A-Za-z]|{_PROGRAM} )"
 )
 _LAST = ".,;:!?…'\"’”»)]}"

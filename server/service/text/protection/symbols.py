@@ -127,15 +127,18 @@ def items(segment: Segment) -> list[int]:
         segment: a block whose signs are tags.
 
     Returns:
-        Offsets of the items; none unless the block begins with a sign and all its signs stand before capitals
-        or digits.
+        Offsets of the items; none unless the block begins with a sign, or its first one was read as a list
+        mark, and all its signs stand before capitals or digits.
     """
     text = segment.text
     signs = [tag for tag in segment.tags if tag.pair < 0 and _SIGN.fullmatch(tag.output.strip())]
     places = sorted({tag.at for tag in signs} - {len(text)})
+    before = text[: places[0]].strip() if places else ""
+    if len(places) > 1 and before[:1].isupper() and len({tag.output.strip() for tag in signs}) == 1:
+        places, before = [0, *places], ""
     if (
         len(places) < 2
-        or text[: places[0]].strip()
+        or before
         or not all(text[at].isupper() or text[at].isdigit() for at in places)
         or not all(text[at - 1].isspace() for at in places[1:])
     ):

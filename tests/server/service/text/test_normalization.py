@@ -23,6 +23,7 @@ from server.service.text.segment import Segment, Span, Tag
         ("\U0001d5d9\U0001d5ff\U0001d5f2\U0001d5f2 tea \u24b6", "Free tea A"),
         ("p\u0430yp\u0430l", "paypal"),
         ("W\u043erld", "World"),
+        ("m\u0443 dog", "my dog"),
         ("\u03a4om", "Tom"),
         ("soooo coooool", "so col"),
         ("Nooooo!!!!", "No!!!!"),

@@ -37,6 +37,7 @@ def test_known_and_unknown_characters(vocabulary: Vocabulary, few_signs: Vocabul
         ("été", "été"),  # bytes, which copy a name
         ("salt & pepper", "salt and pepper"),
         ("5 × 3", "5 x 3"),
+        ("I donʼt know", "I don't know"),
         ("usual words, only these.", "usual words, only these."),
     ],
 )

@@ -67,7 +67,7 @@ NUMBERS = (
 SERIALS = (
     "+44 20 7946 0812", "+1 (555) 123-4567", "555-123-4567", "01 23 45 67 89", "v1.2.3", "v2",
     "1.2.3-beta.1", "192.168.0.1", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000",
-    "IBAN DE89 3704 0044 0532 0130 00", "IBAN", "BIC: DEUTDEDB", "BIC COBADEFFXXX",
+    "IBAN DE89 3704 0044 0532 0130 00", "IBAN", "ISBN", "BIC: DEUTDEDB", "BIC COBADEFFXXX",
     "978-3-16-148410-0", "550e8400-e29b-41d4-a716-446655440000", "a1b2c3d4e5", "MX-7040b", "COVID-19",
     "sk-4f9aA81bQ",
     "UTF-8", "R2-D2", "XVIII", "MMXXIV", "III", "ffffff", "c/o", "m/w/d",
@@ -106,7 +106,7 @@ UNITS = (
     "AB12 ABCD ", "n = ", "&a", "*|", "[%", "<?=", "$a->", "%[1]", "@:a.", "<<a", "##A", "[a:",
     "[[A", "#a", "€1", "v1.", "1.1.1-", "0a1b2c3d-", "a1", "1a",
     "git pull ", "docker compose ", "1 + ", "$a ", "$", "\\(", "\\[a", "\\cite[", "\\ref{", "``a",
-    "a(1, ", "@a@a.",
+    "a(1, ", "@a@a.", "C:\\a A", ". ", " ....",
 )  # fmt: skip
 
 # What begins once and goes on for long.
@@ -136,6 +136,8 @@ def test_a_number_that_models_copy_is_found_whole_when_one_has_lost_it(number: s
 def test_a_line_to_fill_in_comes_back_as_long_as_it_was() -> None:
     assert found("Name*: ____________, date: ___") == ["____________", "___"]
     assert found("a _ sign, a __ sign") == []
+    assert found("Chapter 1 ........ 12, the end . . . . . 3") == ["........", ". . . . ."]
+    assert found("wait.... I say..... a . . b") == []
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -159,6 +161,8 @@ def test_ordinary_sentences_have_nothing_to_protect(text: str) -> None:
         ("{a}{b} and %s%s", ["{a}{b}", "%s%s"]),
         ("It costs $5, or 3,50 €.", ["$5", "3,50 €"]),
         ("pre{x}post", ["pre{x}post"]),
+        ("In C:\\Program Files (x86)\\My App\\a.exe now", ["C:\\Program Files (x86)\\My App\\a.exe"]),
+        ("Move C:\\a to D:\\b or C:\\c Then \\\\s\\t", ["C:\\a", "D:\\b", "C:\\c", "\\\\s\\t"]),
         ("Doe et al. (2019) write it", ["et al.", "2019"]),
         ("Open 8 a.m. to 5 p.m. Monday, 9 am to 7:30 pm EST", ["8 a.m.", "5 p.m.", "9 am", "7:30 pm"]),
         ("From 9 a. m. on, at 6 P.M. GMT", ["9 a. m.", "6 P.M."]),
