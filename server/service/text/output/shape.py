@@ -26,6 +26,7 @@ _TITLE_STOP = re.compile(
 """A full stop of the source's `Mrs.`, behind a title that has none."""
 _BEFORE_YEAR = re.compile(r"(\w{3,})\. (?=\d{4}(?!\d))")
 _WORD = re.compile(r"\w+")
+_LAST_WORD = re.compile(r"(?<!\w)\w{1,20}\Z")
 _POLITE = frozenset({"sie", "ihr", "ihre", "ihren", "ihrem", "ihrer", "ihnen"})
 """German words that may have their capital for politeness."""
 _QUOTES = re.compile(f"[{QUOTES}]")
@@ -80,6 +81,9 @@ def _inner_stops(
         end = len(target.text[:border].rstrip())
         start = len(target.text[:end].rstrip(".!?…"))
         start = max([start, *(last for first, last in kept if first < end)])  # a span's own marks stay
+        word = _LAST_WORD.search(target.text, max(0, start - 21), start)
+        if word and f"{word[0]}." in source[:-1]:
+            continue  # an abbreviation of the source
         if start < end < len(target.text.rstrip()) and (start, end, "") not in edits:
             edits.append((start, end, ","))
             if not any(first <= border < last for first, last in kept):
@@ -122,6 +126,8 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
         return []  # most sentences: the same single mark, or none
     free_from = max((span.end for span in target.spans), default=0)
     start, wanted = _final_start(text, free_from), source[_final_start(source) :]
+    for span in target.spans:  # points of its own: `Name: ......`
+        wanted = wanted.rpartition(text[span.start : span.end])[2]
     if not wanted and start == len(text) and not _closed_marks(source):
         closed = _closed_marks(text, free_from)
         return [(closed.start, closed.stop, "")] if closed else []

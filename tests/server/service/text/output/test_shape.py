@@ -86,6 +86,7 @@ def test_the_first_letter_is_as_in_the_source(
         ),
         ("en-de", "I came, I saw.", "Ich kam. Ich sah.", "Ich kam, ich sah."),
         ("en-de", "He left on May 3, 1987.", "Er ging am 3. Mai. 1987.", "Er ging am 3. Mai, 1987."),
+        ("en-es", "From Mon. 8 to Fri. 9.", "De Mon. 8 a Fri. 9.", "De Mon. 8 a Fri. 9."),
         ("es-en", "Soy así, no puedo.", "I'm so. I can't.", "I'm so, I can't."),
         ("en-de", "Mrs. May met Mr. Cook.", "Frau. May traf Herr. Cook.", "Frau May traf Herr Cook."),
         ("en-es", "Mrs. Ortega is here.", "La señora. Ortega está aquí.", "La señora Ortega está aquí."),
@@ -143,6 +144,11 @@ def test_three_points_are_three(source: str, target: str, expected: str) -> None
 def test_what_is_well_formed_is_the_same_object(languages: str, source: str, target: str) -> None:
     given_target = Target(target)
     assert shape(source, given_target, *languages.split("-")) is given_target
+
+
+def test_points_that_are_kept_are_not_written_again() -> None:
+    target = Target("Firma ......", (Span(6, 12),))
+    assert shape("Signature ......", target, "en", "es") is target
 
 
 LANGUAGES = st.sampled_from(["en", "de", "fr", "es", "pl", ""])
