@@ -85,7 +85,12 @@ class Truecaser:
 
         Returns:
             The word in small letters, if it is one with a capital and has no more pieces so; else the text.
+            Before a colon, which models know behind other words only, without it.
         """
+        if label.endswith(":"):
+            word = label[:-1].rstrip()
+            within = self.within_sentences(word)
+            return label if within == word else within
         if not _LABEL.fullmatch(label) or label in _ALWAYS_CAPITAL:
             return label
         return min(label.lower(), label, key=lambda form: len(self._tokenizer.encode(form)))

@@ -163,7 +163,10 @@ _WORD_ALONE = re.compile(
     r"(?![A-ZÀ-Þ]{2})\s?[^\W\d_]{2,40}\s?[\"“”»)\]](?!\w)"
 )
 """A word in quotes or brackets: models know few words that begin behind a mark."""
-_ASIDE = re.compile(r"\s*[(\[](?=[^()\[\]\n]*[^\W\d_]{2})[^()\[\]\n]{2,60}[)\]]\s+(?=[\"“„«¿¡]?([^\W\d_]+))")
+_ASIDE = re.compile(
+    r"\s*(?:[(\[](?=[^()\[\]\n]*[^\W\d_]{2})[^()\[\]\n]{2,60}[)\]]\s+(?=[\"“„«¿¡]?([^\W\d_]+))"
+    r"|(?=[A-ZÀ-Þ])[A-ZÀ-Þ .'’\-]{2,30}:\s+(?=[^:\n]*[a-zß-ÿ]))"
+)
 
 
 def direct_speech(text: str) -> list[tuple[int, int]]:
@@ -190,7 +193,9 @@ def direct_speech(text: str) -> list[tuple[int, int]]:
 
 
 def aside(text: str, starters: Collection[str] | None) -> int:
-    """Find where a sentence begins behind what stands in brackets before it, `(laughing) You are funny!`.
+    """Find where a sentence begins behind an aside: in brackets, or a name in capitals with a colon.
+
+    Examples: `(laughing) You are funny!`, `JOHN: You are funny!`.
 
     Args:
         text: of a block.
@@ -199,10 +204,10 @@ def aside(text: str, starters: Collection[str] | None) -> int:
     Returns:
         Its offset; 0 if there is none.
     """
-    match = _ASIDE.match(text) if text.lstrip()[:1] in ("(", "[") else None
-    if match is None or not match[1][0].isupper():
+    match = _ASIDE.match(text) if ":" in text or text.lstrip()[:1] in ("(", "[") else None
+    if match is None or (match[1] and not match[1][0].isupper()):
         return 0
-    return match.end() if starters is None or match[1].lower() in starters else 0
+    return match.end() if not match[1] or starters is None or match[1].lower() in starters else 0
 
 
 def pairs_to_tags(segment: Segment, knows: Callable[[str], bool] = lambda _: False) -> Segment:

@@ -43,6 +43,9 @@ def test_a_sentence_in_capitals_gets_the_case_of_its_words(
         ("Wednesday", "Wednesday"),  # never in small letters
         ("Schule", "Schule"),
         ("Vegetables!", "Vegetables!"),  # a sentence
+        ("Vegetables:", "vegetables"),
+        ("Vegetables :", "vegetables"),
+        ("Paris:", "Paris:"),
         ("Red Vegetables", "Red Vegetables"),
         ("A", "A"),
     ],
