@@ -20,6 +20,7 @@ from server.service.text.detection.triage import Finding, is_of_none
 from server.service.text.glossary.entries import Glossary
 from server.service.text.glossary.store import GlossaryStore
 from server.service.text.languages import AUTO, UNDETERMINED, Detection, Directions
+from server.service.text.output.shape import on_the_way
 from server.service.translation.model_slot import ModelSlot, merge_stats
 from server.service.translation.request import Translation, TranslationRequest, gathered, through
 from server.service.translation.translator import Translator
@@ -302,7 +303,10 @@ class Router:
         middle = await opening.translate(
             replace(request, options=request.options.for_pivot()), first.source, first.target
         )
-        best = tuple(text.hypotheses[0] for text in middle.texts)
+        best = tuple(
+            on_the_way(source, text.hypotheses[0])
+            for source, text in zip(request.texts, middle.texts, strict=True)
+        )
         try:
             last = replace(request, texts=best, markup_language=first.source)
             final = await closing.translate(last, second.source, second.target)

@@ -17,6 +17,8 @@ _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
 CAPITAL_NOUNS = frozenset({"de", "lb"})
 """Languages whose nouns have a capital, which then says nothing."""
 _ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*)(?!\w)")
+_BEGINS_WITH_I = re.compile(r"((?:<[^<>]{0,1000}>|[^\w<])*)I(?!\w)")
+_BEGINS_SMALL = re.compile(r"(?:<[^<>]{0,1000}>|[^\w<])*[a-zß-ÿ]")
 _INNER_STOP = re.compile(r"[.!?…]\s+\S")
 # Where a translation may well end a sentence.
 _INNER_END = re.compile(r"(?:[!?…;:–—]|\.\.)\s+\S")
@@ -197,6 +199,19 @@ def _first_letter(
     if wanted.isupper() and letter.islower() and not says_nothing:
         return place, place + 1, letter.upper()
     return None
+
+
+def on_the_way(source: str, english: str) -> str:
+    """Say by a small `i` that a text began with a small letter: it is to be translated further.
+
+    Args:
+        source: a text.
+        english: its translation.
+    """
+    begun = _BEGINS_WITH_I.match(english)
+    if begun is None or not _BEGINS_SMALL.match(source):
+        return english
+    return english[: begun.end(1)] + "i" + english[begun.end() :]
 
 
 def _quotes(source: str, target: Target) -> list[tuple[int, int, str]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from server.service.text.output.shape import shape
+from server.service.text.output.shape import on_the_way, shape
 from server.service.text.segment import Span, Target
 
 
@@ -144,6 +144,20 @@ def test_three_points_are_three(source: str, target: str, expected: str) -> None
 def test_what_is_well_formed_is_the_same_object(languages: str, source: str, target: str) -> None:
     given_target = Target(target)
     assert shape(source, given_target, *languages.split("-")) is given_target
+
+
+@pytest.mark.parametrize(
+    ("source", "english", "expected"),
+    [
+        ("estoy cansado", "I'm tired", "i'm tired"),
+        ("<p>¿lo <b>sé</b>?", "<p>I <b>know</b>?", "<p>i <b>know</b>?"),
+        ("Estoy cansado", "I'm tired", "I'm tired"),
+        ("es así", "It is so", "It is so"),
+        ("", "", ""),
+    ],
+)
+def test_a_small_letter_stays_known_on_the_way(source: str, english: str, expected: str) -> None:
+    assert on_the_way(source, english) == expected
 
 
 def test_points_that_are_kept_are_not_written_again() -> None:
