@@ -231,6 +231,11 @@ def german(repository: Path) -> ModelText:
         ("Er traf Karl von Habsburg.", "He met Karl from Habsburg.", ["Karl von Habsburg"]),
         ("Der Präsident von Kasachstan kam.", "The president of Kazakhstan came.", []),
         ("Frau Müller sieht Toms Photosynthese.", "Mrs. Müller sees Tom's garden.", []),
+        ("Wir wohnen in Oberkirchhausen.", "We live in high schools.", ["Oberkirchhausen"]),
+        ("Sie kommt aus Brandenburg.", "She comes from firemen buried.", ["Brandenburg"]),
+        ("Er wohnt in Hamburg.", "He lives in Hamburg.", []),
+        ("Sie arbeitet in den Kaufhausen.", "She works in stores.", []),
+        ("Sie kam mit ihrer Tochter Wiebke.", "She came with her daughter.", ["Wiebke"]),
     ],
 )
 def test_german_full_names(german: ModelText, source: str, target: str, expected: list[str]) -> None:
