@@ -17,6 +17,7 @@ from server.service.text.protection.symbols import (
     SEPARATOR,
     aside,
     direct_speech,
+    elements_to_tags,
     items,
     pairs_to_tags,
     signs_to_tags,
@@ -83,6 +84,7 @@ def sentences_of(
 
 def _prepared(block: Segment, language: str, vocabulary: Vocabulary, protect: Sequence[Any]) -> Segment:
     """Find the spans and signs of a block, and give the rest its usual characters."""
+    block = elements_to_tags(block)
     block = _with_spans(block, find_spans(block.text, protect))
     block = normalize(signs_to_tags(block), vocabulary.count_pieces)
     return spell_out(block, language, vocabulary.count_pieces)
@@ -198,7 +200,7 @@ def _separators(block: Segment, language: str, *, reads_colons: bool) -> list[in
 
 
 def _is_language(core: Segment) -> bool:
-    """Tell whether there is something to translate outside of the spans: a word of two letters, but no `IV.`."""
+    """Tell whether there is something to translate outside of the spans: a word of two letters, no `IV.`."""
     if not core.spans:
         text = core.text
     else:

@@ -154,6 +154,7 @@ MARKS = re.compile(rf"[()\[\]{{}}{QUOTES}]")
 """Brackets and double quotes, of which a translation has as many as its source."""
 _OPENING = re.compile(r"""[("\[{„“«‹»'‘]|<[^\W\d_]""")
 _ANGLE = re.compile(r"(?<!\S)<[^\W\d_]")  # of `<your name>`, not of `a < b`
+_ELEMENT = re.compile(r"<(?P<slash>/?)(?P<name>[a-z][a-z0-9]{0,15})(?:\s[^<>]{0,200})?>")
 SINGLE_QUOTED = re.compile(
     r"(?<![\w'’\"“„])'(?:(?=[^\W_])[^'’\n.,;!?()\[\]{}\"“”„«»]{1,40}(?<=\w\w)|[{%$][^\s'’]{1,60})'(?!\w)"
 )
@@ -190,6 +191,42 @@ def direct_speech(text: str) -> list[tuple[int, int]]:
                 behind += 1
             found.append((start, behind))
     return found
+
+
+def elements_to_tags(segment: Segment) -> Segment:
+    """Make tags of elements that HTML speaks of, `&lt;b&gt;bold&lt;/b&gt;`; one without its end is a word.
+
+    Args:
+        segment: a block.
+
+    Returns:
+        The block; the same object if it has none.
+    """
+    if segment.escape != "html" or "</" not in segment.text:
+        return segment
+    begun: dict[str, list[re.Match[str]]] = {}
+    pairs: list[tuple[re.Match[str], re.Match[str]]] = []
+    for match in _ELEMENT.finditer(segment.text):
+        opened = begun.setdefault(match["name"], [])
+        if not match["slash"]:
+            opened.append(match)
+        elif opened:
+            pairs.append((opened.pop(), match))
+    first = max((tag.pair for tag in segment.tags), default=-1) + _OWN_PAIRS
+    marks = [
+        (
+            match,
+            Tag(match.start(), escaped(match[0], segment.escape), first + number, opens=not match["slash"]),
+        )
+        for number, pair in enumerate(pairs)
+        for match in pair
+        if not any(
+            span.start < one.end() and one.start() < span.end for span in segment.spans for one in pair
+        )
+    ]
+    tags = tuple(sorted((*segment.tags, *(tag for _, tag in marks)), key=lambda tag: tag.at))
+    edits = sorted((match.start(), match.end(), "") for match, _ in marks)
+    return replace(segment, tags=tags).edited(edits) if marks else segment
 
 
 def aside(text: str, starters: Collection[str] | None) -> int:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from server.service.text.protection.symbols import (
     aside,
     before_letter,
+    elements_to_tags,
     pairs_to_tags,
     signs_to_tags,
     spaced,
@@ -203,6 +204,24 @@ def test_a_word_alone_leaves_its_marks_though_the_model_has_them(text: str, left
     segment = pairs_to_tags(Segment(text), lambda _: True)
     assert segment.text == left
     assert write_segment(segment) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Use <b>bold</b> <i>text</i>", "Use bold text"),
+        ('<p class="x"><b>The dog</b></p>', "The dog"),
+        ("a <br> and <b> are </i>", "a <br> and <b> are </i>"),
+    ],
+)
+def test_elements_that_html_speaks_of_are_tags(text: str, left: str) -> None:
+    segment = Segment(text, escape="html")
+    read = elements_to_tags(segment)
+    assert read.text == left
+    assert write_segment(read) == write_segment(segment)
+    assert elements_to_tags(Segment(text)).text == text
+    kept = (Span(0, len(text)),)
+    assert elements_to_tags(Segment(text, kept, escape="html")).text == text
 
 
 @pytest.mark.parametrize(
