@@ -14,6 +14,7 @@ from server.service.text.segment import Target, is_usual
 _FINAL_MARKS = ".!?…:;,。！？"
 _SPACE_BEFORE = {"fr": "?!:;"}
 _OPENING_OF = {"es": {"?": "¿", "!": "¡"}}
+_BEFORE_OPENING = f"{QUOTES}—–- '‘"
 CAPITAL_NOUNS = frozenset({"de", "lb"})
 """Languages whose nouns have a capital, which then says nothing."""
 _ALWAYS_CAPITAL = re.compile(r"(?:I|I'\w+|[A-Z]\w*[A-Z0-9]\w*)(?!\w)")
@@ -124,7 +125,14 @@ def _disjoint(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
 
 def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, int, str]]:
     text = target.text
-    if source[-1:] == text[-1:] and source[-2:-1].isalnum() and text[-2:-1].isalnum() and not target.spans:
+    openings = _OPENING_OF.get(language, {})
+    if (
+        source[-1:] == text[-1:]
+        and source[-2:-1].isalnum()
+        and text[-2:-1].isalnum()
+        and not target.spans
+        and text[-1] not in openings
+    ):
         return []  # most sentences: the same single mark, or none
     free_from = max((span.end for span in target.spans), default=0)
     start, wanted = _final_start(text, free_from), source[_final_start(source) :]
@@ -140,17 +148,26 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     if text[closed.start : closed.stop] == ".":  # from within the quote to behind it
         return [(closed.start, closed.stop, ""), (len(text), len(text), mark)]
     if has == mark or _same_mark(has, mark, "¡" in text):
-        return [] if has or start == len(text) else [(start, len(text), "")]  # white space alone
+        return _opened(target, has, openings) if has or start == len(text) else [(start, len(text), "")]
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
     edits = [(start, len(text), space + mark)]
-    for end, opening in _OPENING_OF.get(language, {}).items():
-        if end in mark and opening not in text:
-            edits.insert(0, (0, 0, opening))
-        elif end not in mark and opening in text and end in has and text.count(opening) == 1:
+    edits += _opened(target, mark, openings)
+    for end, opening in openings.items():
+        if end not in mark and opening in text and end in has and text.count(opening) == 1:
             place = text.index(opening)
             if not any(span.start <= place < span.end for span in target.spans):
                 edits.insert(0, (place, place + 1, ""))
     return edits
+
+
+def _opened(target: Target, mark: str, openings: dict[str, str]) -> list[tuple[int, int, str]]:
+    """Put in what opens the marks that end a sentence, `¡Sí!`, behind quotes and dashes."""
+    text = target.text
+    missing = "".join(opening for end, opening in openings.items() if end in mark and opening not in text)
+    place = len(text) - len(text.lstrip(_BEFORE_OPENING)) if missing else 0
+    if any(span.start < place for span in target.spans):
+        place = 0
+    return [(place, place, missing)] if missing else []
 
 
 def _final_start(text: str, free_from: int = 0) -> int:
