@@ -28,7 +28,6 @@ from server.service.text.vocabulary import Vocabulary
 
 _MASK = "PH1"
 _THREE_POINTS = re.compile(r"(?<!\.)\.\.\.(?= )")
-_SMALL = re.compile(r"(?<!\S)[a-zß-ÿ]")
 _LONG_WORD_PIECES = 4
 _LESS_COVERED = 0.04
 _AROUND = 8
@@ -253,15 +252,3 @@ class ModelText:
         if len(text) <= most // 4 or length(0, len(text)) <= most:
             return []
         return clause_borders(text, language, kept, most, length)
-
-
-def ended(sentence: str) -> str:
-    """Give a sentence of four words or more that has no last mark a full stop, as models know sentences.
-
-    Args:
-        sentence: as a model is to read it; titles and labels, `Free Delivery On All Orders`, stay.
-    """
-    is_one = sentence[-1:].isalpha() and sentence.count(" ") > 2
-    return (
-        f"{sentence}." if is_one and (sentence.isupper() or len(_SMALL.findall(sentence)) > 1) else sentence
-    )

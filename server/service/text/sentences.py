@@ -27,7 +27,7 @@ from server.service.text.drafts import (
 from server.service.text.glossary.enforcement import TermUse, whole_sentence, with_terms
 from server.service.text.glossary.substitution import TermSubstitution, term_links
 from server.service.text.jobs import Job, ModelInput, together
-from server.service.text.model_text import ModelText, ended
+from server.service.text.model_text import ModelText
 from server.service.text.options import Way
 from server.service.text.output.checks import (
     SINGLE_MARKS,
@@ -180,17 +180,15 @@ class SentenceTranslator:
         inner = core[1 if start else 0] if start < end else part
         if not _LETTER.search(_outside(inner)):
             return Draft((Hypothesis(Target(inner.text, inner.spans), 0.0),), "eos")
-        draft = yield from self._whole(inner, way, begin, is_clause=True)
+        draft = yield from self._whole(inner, way, begin)
         alarms = draft.hypotheses[0].alarms
         if way.guard == "mend" and ("loop" in alarms or "overlong" in alarms):
-            tried = yield from self._whole(inner, way, begin, ngram=_BLOCKED_NGRAM, is_clause=True)
+            tried = yield from self._whole(inner, way, begin, ngram=_BLOCKED_NGRAM)
             if is_better(tried.hypotheses[0], draft.hypotheses[0]):
                 draft = replace(tried, mended=alarms)
         return draft
 
-    def _whole(
-        self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0, *, is_clause: bool = False
-    ) -> Job[Draft]:
+    def _whole(self, segment: Segment, way: Way, begin: tuple[int, ...], ngram: int = 0) -> Job[Draft]:
         """Translate a segment; its spans climb down the ladder."""
         templates = self._model.masks(len(segment.spans))
         for rung, template in enumerate((*templates[:2], *templates[:1])):
@@ -199,8 +197,6 @@ class SentenceTranslator:
             masks = masks_for(segment.text, len(segment.spans), template)
             required = self._model.target_ids(masks) if rung == len(templates[:2]) else ()
             text = masked(segment, masks)
-            if not is_clause and way.guard != "off":
-                text = ended(text)
             for source, capitals in self._model.forms(text, as_it_stands=way.guard == "off"):
                 ids = self._model.source_ids(source)
                 if not ids or (way.guard != "off" and self._model.is_gibberish(source, ids)):

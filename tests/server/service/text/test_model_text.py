@@ -1,4 +1,4 @@
-"""What the text layer knows of a shipped model: names that may not get lost, where sentences are cut."""
+"""What the text layer knows of a shipped model: names that may not get lost, and where sentences are cut."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from export.bundle import load_manifest
 from export.lexicon import Lexicon
 from model.tokenizer import Tokenizer
-from server.service.text.model_text import Measured, ModelText, ended
+from server.service.text.model_text import Measured, ModelText
 from server.service.text.segment import Segment
 
 
@@ -52,18 +52,3 @@ def test_three_points_are_read_as_one_character(model: ModelText) -> None:
     assert model.forms(text, as_it_stands=False) == [("Well… I know… it.", False)]
     assert model.forms(text, as_it_stands=True) == [(text, False)]
     assert model.forms("So....  Wait...", as_it_stands=False) == [("So....  Wait...", False)]
-
-
-@pytest.mark.parametrize(
-    "sentence", ["the cat has slept", "THE CAT HAS SLEPT", "Wir haben keinen Zucker mehr"]
-)
-def test_a_sentence_gets_its_full_stop(sentence: str) -> None:
-    assert ended(sentence) == f"{sentence}."
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    ["the cat slept", "Free Cats On Request", "the cat has 5", "the cat has slept!", "we saw (the cat)", ""],
-)
-def test_labels_titles_and_what_has_a_mark_stay(sentence: str) -> None:
-    assert ended(sentence) == sentence
