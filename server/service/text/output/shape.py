@@ -22,7 +22,7 @@ _BEGINS_WITH_I = re.compile(r"((?:<[^<>]{0,1000}>|[^\w<])*)I(?!\w)")
 _BEGINS_SMALL = re.compile(r"(?:<[^<>]{0,1000}>|[^\w<])*[a-zß-ÿ]")
 _INNER_STOP = re.compile(r"[.!?…]\s+\S")
 # Where a translation may well end a sentence.
-_INNER_END = re.compile(r"(?:[!?…;:–—]|\.\.)\s+\S")
+_INNER_END = re.compile(r"(?:[!?…;:–—]|\.\.)\s+\S|\.\s+[^\w\s]")
 _TITLE_STOP = re.compile(
     r"\b(?:Herrn?|Frau|[Ss]eñor(?:a|ita)?|[Mm]adame|[Mm]onsieur|[Mm]ademoiselle)(\.)(?= [^\W\d_])"
 )
@@ -148,7 +148,9 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
     if text[closed.start : closed.stop] == ".":  # from within the quote to behind it
         return [(closed.start, closed.stop, ""), (len(text), len(text), mark)]
     if has == mark or _same_mark(has, mark, "¡" in text):
-        return _opened(target, has, openings) if has or start == len(text) else [(start, len(text), "")]
+        if not has and start < len(text):  # white space alone
+            return [(start, len(text), "")]
+        return [] if _is_code(source, text) else _opened(target, has, openings)
     space = "\u202f" if mark[:1] and mark[0] in _SPACE_BEFORE.get(language, "") else ""
     edits = [(start, len(text), space + mark)]
     edits += _opened(target, mark, openings)
@@ -158,6 +160,12 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
             if not any(span.start <= place < span.end for span in target.spans):
                 edits.insert(0, (place, place + 1, ""))
     return edits
+
+
+def _is_code(source: str, text: str) -> bool:
+    """Tell whether a sentence ends in a word with a mark that is the same in its translation: `call panic!`."""
+    last = source.rpartition(" ")[2]
+    return last != source and last == text.rpartition(" ")[2]
 
 
 def _opened(target: Target, mark: str, openings: dict[str, str]) -> list[tuple[int, int, str]]:

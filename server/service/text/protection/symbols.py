@@ -160,10 +160,10 @@ SINGLE_QUOTED = re.compile(
 )
 """Names of buttons, and words spoken of: the `'Save'` button, `'{name}'`; neither apostrophes nor speech."""
 _WORD_ALONE = re.compile(
-    r"(?<!\w)(?:\"(?=\w+\")|“(?=\w+[”“\"])|„(?=\w+[“”])|«(?=\s?\w+\s?»)|\((?=\w+\))|\[(?=\w+\]))"
-    r"(?![A-ZÀ-Þ]{2})\s?[^\W\d_]{2,40}\s?[\"“”»)\]](?!\w)"
+    r"(?<!\w)(?:\"(?=\w+\")|“(?=\w+[”“\"])|„(?=\w+[“”])|«(?=\s?\w+\s?»))"
+    r"(?![A-ZÀ-Þ]{2})\s?[^\W\d_]{2,40}\s?[\"“”»](?!\w)"
 )
-"""A word in quotes or brackets: models know few words that begin behind a mark."""
+"""A word in quotes: models know few words that begin behind a mark."""
 _ASIDE = re.compile(
     r"\s*(?:[(\[](?=[^()\[\]\n]*[^\W\d_]{2})[^()\[\]\n]{2,60}[)\]]\s+(?=[\"“„«¿¡]?([^\W\d_]+))"
     r"|(?=[A-ZÀ-Þ])[A-ZÀ-Þ .'’\-]{2,30}:\s+(?=[^:\n]*[a-zß-ÿ]))"

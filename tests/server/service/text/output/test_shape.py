@@ -33,6 +33,7 @@ def shaped(source: str, target: str, languages: str) -> str:
         ("en-es", "Who is it", "¿Quién es?", "Quién es"),
         ("en-es", "Run!", "Corre", "¡Corre!"),
         ("en-es", "Yes!", "Sí!", "¡Sí!"),
+        ("en-es", "Call panic!", "Llama a panic!", "Llama a panic!"),
         ("en-es", "Is it (really) so?", "(De verdad) es así?", "¿(De verdad) es así?"),
         ("en-es", "“Who?” he said. Who?", "“Quién” dijo, quién?", "“¿Quién” dijo, quién?"),
         ("en-es", "Run!", "¡Corre.", "¡Corre!"),
