@@ -35,7 +35,7 @@ _TWO_LETTERS = re.compile(r"(?![IVX]+[.)]\Z)[^\W\d_]{2}")
 # Nothing in it is protected, rewritten or cut.
 _PLAIN = re.compile(
     r"(?=[A-Za-zÀ-ž][A-Za-zÀ-ž,' \-]{1,299}+(?<! )[.!?]?\Z)(?=.*[A-Za-zÀ-ž]{2})"
-    r"(?!.*(?:  |[ -]-|-\w-|([^\W\d_])\1\1))"
+    r"(?!.*(?:  |,[^ ]|[ -]-|-\w-|([^\W\d_])\1\1))"
 )
 
 

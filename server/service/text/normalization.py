@@ -35,6 +35,8 @@ _STUTTER = re.compile(r"(?<![\w'’\-])([^\W\d_])-(?:\1-)+(?=\1)([^\W\d_])(?!-)"
 _DASH = re.compile(
     r"(?<=[^\W\d_]|[\"”’)»!?])(?:—(?=[\s.,;:])|(?:—|-{2,3})(?=[^\W\d_]|[\"“‘(«¿¡]))|(?<=\s)—(?=[^\W\d_]|[\"“(«¿¡])"
 )
+_GLUED = re.compile(r"(?<=[A-Za-zÀ-ž][A-Za-zÀ-ž])[,;!?&](?=[A-Za-zÀ-ž]{2})")
+"""Marks without their space: `Hello,how are you?`, `rock&roll`, but not `AT&T`."""
 _LONGEST_WORD = 64
 _SHORT = re.compile(
     r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt|UU)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
@@ -51,7 +53,7 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
     Takes out invisible and control characters; joins letters and marks (NFC), ligatures and other forms of
     letters; gives Latin words with a few look-alike letters their Latin ones; shortens letters that are
     repeated more than twice, also in stutter; joins words that are parted at the end of a line; gives dashes
-    their spaces.
+    and marks between words their spaces.
 
     Args:
         segment: a block.
@@ -67,6 +69,7 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
         segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
     if "—" in segment.text or "--" in segment.text:
         segment = segment.rewritten(_DASH, _spaced)
+    segment = segment.rewritten(_GLUED, lambda match: " & " if match[0] == "&" else f"{match[0]} ")
     if "- " in segment.text:
         segment = _without_hyphenation(segment, count_pieces)
     if "-" in segment.text:

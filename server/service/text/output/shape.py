@@ -163,7 +163,7 @@ def _final_mark(source: str, target: Target, language: str) -> list[tuple[int, i
 
 
 def _is_code(source: str, text: str) -> bool:
-    """Tell whether a sentence ends in a word with a mark that is the same in its translation: `call panic!`."""
+    """Tell whether the last word of a sentence is, with its mark, that of its translation, too: `panic!`."""
     last = source.rpartition(" ")[2]
     return last != source and last == text.rpartition(" ")[2]
 

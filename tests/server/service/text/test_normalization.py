@@ -89,6 +89,19 @@ def test_three_letters_of_a_usual_word_are_too_many() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("Hello,how are you?", "Hello, how are you?"),
+        ("Wait!what?who;me", "Wait! what? who; me"),
+        ("Fish&Chips, AT&T, R&D", "Fish & Chips, AT&T, R&D"),
+        ("1,5 and a,b and x!=y and Ab,C", "1,5 and a,b and x!=y and Ab,C"),
+    ],
+)
+def test_a_mark_between_words_has_its_space(text: str, expected: str) -> None:
+    assert normalize(Segment(text), len).text == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("my son—he is ten—and I", "my son — he is ten — and I"),
         ('a house--it is old--and a)---"b"', 'a house -- it is old -- and a) --- "b"'),
         ("¿Sí? —dijo él—. Yo —que soy Ana—, no", "¿Sí? — dijo él —. Yo — que soy Ana —, no"),
