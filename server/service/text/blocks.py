@@ -10,6 +10,7 @@ from server.service.text.normalization import fold_spaces, normalize, spell_out
 from server.service.text.output.shape import CAPITAL_NOUNS
 from server.service.text.protection.patterns import find_spans, has_spans_of_letters
 from server.service.text.protection.symbols import (
+    CHOICE,
     COLON,
     FINAL_MARKS,
     MAY_SEPARATE,
@@ -188,6 +189,8 @@ def _separators(block: Segment, language: str, *, reads_colons: bool) -> list[in
         if not (are_quotes and match[0] in "«»")
         and not (is_sentence and match[0][0] in OPERATORS and text[match.start() - 2] not in FINAL_MARKS)
     ]
+    if "/" in text and CHOICE.match(text):
+        signs += [match.span() for match in re.finditer("/", text)]
     return sorted(
         {
             offset

@@ -35,8 +35,12 @@ _STUTTER = re.compile(r"(?<![\w'’\-])([^\W\d_])-(?:\1-)+(?=\1)([^\W\d_])(?!-)"
 _DASH = re.compile(
     r"(?<=[^\W\d_]|[\"”’)»!?])(?:—(?=[\s.,;:])|(?:—|-{2,3})(?=[^\W\d_]|[\"“‘(«¿¡]))|(?<=\s)—(?=[^\W\d_]|[\"“(«¿¡])"
 )
-_GLUED = re.compile(r"(?<=[A-Za-zÀ-ž][A-Za-zÀ-ž])[,;!?&](?=[A-Za-zÀ-ž]{2})")
-"""Marks without their space: `Hello,how are you?`, `rock&roll`, but not `AT&T`."""
+_GLUED = re.compile(
+    r"(?<=[A-Za-zÀ-ž][A-Za-zÀ-ž])"
+    r"(?:[,;!?&](?=[A-Za-zÀ-ž][A-Za-zÀ-ž '’])|\((?=[A-Za-zÀ-ž]{2,30} [^()]{1,200}\)))"
+)
+"""Marks without their space: `Hello,how are you?`, `rock&roll`, `he left(it was late)`, but not `AT&T`."""
+_SPACED = {"&": " & ", "(": " ("}
 _LONGEST_WORD = 64
 _SHORT = re.compile(
     r"(?<![\w.])[^\W\d_]{1,8}\.(?:[ \u00a0\u202f]?(?:[^\W\d_]|ex|ej|Zt|UU)\.|-à-d\.){0,2}(?=[\s,;:(\"“„«])"
@@ -69,7 +73,7 @@ def normalize(segment: Segment, count_pieces: Callable[[str], int]) -> Segment:
         segment = segment.rewritten(_WORD, lambda match: _latin(match[0]))
     if "—" in segment.text or "--" in segment.text:
         segment = segment.rewritten(_DASH, _spaced)
-    segment = segment.rewritten(_GLUED, lambda match: " & " if match[0] == "&" else f"{match[0]} ")
+    segment = segment.rewritten(_GLUED, lambda match: _SPACED.get(match[0], f"{match[0]} "))
     if "- " in segment.text:
         segment = _without_hyphenation(segment, count_pieces)
     if "-" in segment.text:

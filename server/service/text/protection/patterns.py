@@ -88,6 +88,8 @@ _PATH = "|".join([
     r"(?<![^\s(\"'“„«‘])(?<!\d\s)/(?!(?:and|or|und|oder|et|ou|y|o)\b)[a-z][\w\-]{1,30}(?![\w/])",
     r"(?<![\w/.\-])(?:(?:src|lib|bin|dist|node_modules)/|(?:app|assets|build|config|docs|home|include|public|static|tests?|usr|var|vendor)"
     r"/[\w.\-]{1,60}/)[\w.\-]{1,60}(?:/[\w.\-]{1,60}){0,20}/?",
+    r"(?<![\w/.\-])(?:application|audio|font|image|text|video)/(?=[a-z][\w.+\-]*[a-z0-9](?!\w))(?!(?:audio|image|text|video|or)\b)"
+    r"[\w.+\-]{2,60}",
     # Of Git: `origin/main`, `feature/login-form`; not `origin/destination`.
     r"(?<![\w/.\-])(?:origin|upstream|refs|feature|feat|bugfix|hotfix|fix|release|chore)"
     r"/(?=(?:main|master|develop|HEAD)(?!\w)|[\w./]{0,60}[\d_\-])[\w.\-]{1,60}(?:/[\w.\-]{1,60}){0,5}",

@@ -41,6 +41,8 @@ OPERATORS = "+=~*/>"
 SEPARATOR = re.compile(rf"(?<!\S)(?:[{_SEPARATORS}]+|/{{1,2}}|\\|-{{2,}}>?)(?!\S)")
 # What has none of these has no separator and no direct speech, and most texts have none.
 MAY_SEPARATE = re.compile(rf"[{_SEPARATORS}/\\]|--|:\s+[\"“„«»]")
+CHOICE = re.compile(r"\s*[(\[]?(?![A-ZÀ-Þ/]+\Z)[^\W\d_]{2,30}(?:/[^\W\d_]{2,30}){1,9}[)\]:]?\s*\Z")
+"""Words of which one holds, alone: `Yes/No`, `he/she`. Models spell all but the first. Not `TCP/IP`."""
 COLON = re.compile(r"(?<=\w)[ \u00a0\u202f]?:\s+(?=[^\W\d_])")
 _SPEECH = re.compile(r"(?<=:)\s+(?=[\"“„«»])")
 _LONGEST_SPEECH = 1000

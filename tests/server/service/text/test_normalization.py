@@ -92,6 +92,7 @@ def test_three_letters_of_a_usual_word_are_too_many() -> None:
         ("Hello,how are you?", "Hello, how are you?"),
         ("Wait!what?who;me", "Wait! what? who; me"),
         ("Fish&Chips, AT&T, R&D", "Fish & Chips, AT&T, R&D"),
+        ("Yes,I left(it was late), article(s)", "Yes, I left (it was late), article(s)"),
         ("1,5 and a,b and x!=y and Ab,C", "1,5 and a,b and x!=y and Ab,C"),
     ],
 )
