@@ -19,6 +19,7 @@ from server.service.text.protection.symbols import (
     aside,
     direct_speech,
     elements_to_tags,
+    enumerated,
     items,
     pairs_to_tags,
     signs_to_tags,
@@ -175,6 +176,8 @@ def _separators(block: Segment, language: str, *, reads_colons: bool) -> list[in
     text = block.text
     begun = items(block) if block.tags else []
     behind = aside(text, abbreviations(language).starters if language in CAPITAL_NOUNS else None)
+    if ") " in text:
+        begun += [offset for offset in enumerated(text) if 0 < offset < len(text)]
     if behind and not any(span.start < behind for span in block.spans):
         begun.append(behind)
     colons = () if reads_colons else [(match.end(), match.end()) for match in COLON.finditer(text)]

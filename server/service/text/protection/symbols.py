@@ -166,6 +166,9 @@ _WORD_ALONE = re.compile(
     r"(?![A-ZÀ-Þ]{2})\s?[^\W\d_]{2,40}\s?[\"“”»](?!\w)"
 )
 """A word in quotes: models know few words that begin behind a mark."""
+_LABEL = re.compile(r"(?<!\S)\(?([a-h]|\d{1,2})\)\s+(?=\S)")
+_JOINED_LABELS = re.compile(r"\)\s+(?:and|or|und|oder|et|ou|[yo])\s+\(?\w{1,2}\)")
+_LETTER_LABELS, _NUMBER_LABELS = [*"abcdefgh"], [str(number) for number in range(1, 100)]
 _ASIDE = re.compile(
     r"\s*(?:[(\[](?=[^()\[\]\n]*[^\W\d_]{2})[^()\[\]\n]{2,60}[)\]]\s+(?=[\"“„«¿¡]?([^\W\d_]+))"
     r"|(?=[A-ZÀ-Þ])[A-ZÀ-Þ .'’\-]{2,30}:\s+(?=[^:\n]*[a-zß-ÿ]))"
@@ -229,6 +232,20 @@ def elements_to_tags(segment: Segment) -> Segment:
     tags = tuple(sorted((*segment.tags, *(tag for _, tag in marks)), key=lambda tag: tag.at))
     edits = sorted((match.start(), match.end(), "") for match, _ in marks)
     return replace(segment, tags=tags).edited(edits) if marks else segment
+
+
+def enumerated(text: str) -> list[int]:
+    """Find where the labels of a list in one line begin and end: `a) bread b) milk`, also without the first.
+
+    Not those of `He chose b) or c)`.
+    """
+    labels = [*_LABEL.finditer(text)]
+    names = [label[1] for label in labels]
+    run = _LETTER_LABELS if names and names[0].isalpha() else _NUMBER_LABELS
+    start = run.index(names[0]) if names and names[0] in run[:2] else len(run)
+    if len(names) < 2 or names != run[start : start + len(names)] or _JOINED_LABELS.search(text):
+        return []
+    return [offset for label in labels for offset in label.span()]
 
 
 def aside(text: str, starters: Collection[str] | None) -> int:
