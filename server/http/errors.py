@@ -81,7 +81,7 @@ def error_body(message: str, code: str, request_id: str) -> bytes:
 
 
 def reason_of(error: BaseException) -> str:
-    """Name an exception by a key of `STATUS`; `internal` for whatever is not ours."""
+    """Name an exception by a key of `STATUS`; `internal` for what is not ours."""
     if isinstance(error, HTTPException):
         phrase = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return phrase if phrase in STATUS else "invalid_request"

@@ -80,7 +80,7 @@ class Reloads:
             UnknownModelError: no model of this name is served.
             ReloadInProgressError: another reload has not ended.
             BundleRefusedError: the old model goes on serving; the message says what is wrong with the bundle.
-            ReloadFailedError: likewise, for another reason than the bundle.
+            ReloadFailedError: for another reason than the bundle.
         """
         if self._task is not None:
             raise ReloadInProgressError("another reload has not ended yet")

@@ -50,12 +50,6 @@ _OFFICES = re.compile(
     r"Pr[eäé]sident|Speaker|Chair|Minister|Kommissar|Commission|Direct|Direkt|Vorsitz|Christ"
 )
 """What follows a title, too, and is no name."""
-_PLACE = re.compile(
-    r"[A-ZÄÖÜ][a-zß-ÿ]{2,}(?:hausen|heim|dorf|bach|b[eu]rg|feld|furt|gau|ingen|stedt|stadt"
-    r"|kirchen|hagen|rode|büttel|brück|walde|shafen|haven)"
-)
-_TO_PLACE = re.compile(r"(?<!\w)(?:in|nach|aus|bei|von) \Z")
-"""Behind these German words nouns have an article, but places have none."""
 _LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
 _MOST_NAMES = 3
 _ENDING = 2
@@ -112,7 +106,6 @@ class Names(FullNames):
             is_short = is_short or bool(_CAMEL.search(name))
             is_sure = self._is_given_name(segment.text, match, said, language)
             is_sure = is_sure or _is_titled(segment.text, match, language)
-            is_sure = is_sure or (pieces >= SPELLED_PIECES and _is_place(segment.text, match, language))
             if not (is_short or is_sure) and self._is_no_name(segment.text, match, said, plain, language):
                 continue
             if (
@@ -267,16 +260,6 @@ def _is_titled(text: str, match: re.Match[str], language: str) -> bool:
         and titled.search(text, max(0, match.start() - 30), match.start()) is not None
         and not _OFFICES.match(match[0])
         and match[0].lower() not in abbreviations(language).titles
-    )
-
-
-def _is_place(text: str, match: re.Match[str], language: str) -> bool:
-    """Tell whether a German word has the form and the place of a place's name."""
-    at = match.start()
-    return (
-        language == "de"
-        and _PLACE.fullmatch(match[0]) is not None
-        and _TO_PLACE.search(text, max(0, at - 6), at) is not None
     )
 
 

@@ -111,7 +111,7 @@ LONG_FORMS = {
     "de": {
         "z.B.": "zum Beispiel", "d.h.": "das heißt", "u.a.": "unter anderem", "i.d.R.": "in der Regel",
         "bzw.": "beziehungsweise", "ggf.": "gegebenenfalls", "evtl.": "eventuell", "bspw.": "beispielsweise",
-        "inkl.": "inklusive", "ca.": "etwa", "vgl.": "vergleiche", "sog.": "sogenannt", "Nr.": "Nummer",
+        "inkl.": "inklusive", "vgl.": "vergleiche", "sog.": "sogenannt", "Nr.": "Nummer",
         "zzt.": "zurzeit", "z.Zt.": "zurzeit", "z.T.": "zum Teil",
         "zzgl.": "zuzüglich", "abzgl.": "abzüglich",
         "exkl.": "ohne", "MwSt.": "Mehrwertsteuer", "v.a.": "vor allem", "mind.": "mindestens",
